@@ -1,0 +1,220 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const EXAMPLES: &str = "\
+Examples:
+  aileron run --config /etc/flyte/config/config.yaml
+  aileron run --kubeconfig ~/.kube/config --executor.EventsServiceURL http://localhost:8090
+  aileron config example > config.yaml      a file with every key, its meaning and its default
+  aileron config check --config config.yaml all mistakes at once, with file and line
+  aileron crd | kubectl apply -f -          teach a cluster what a TaskAction is
+  aileron plugins                           which plugin runs which task type
+
+Any configuration key can be given as a flag: --section.key VALUE.
+Exit codes: 0 success, 1 failure, 2 wrong command line or configuration.";
+
+const RUN_EXAMPLES: &str = "\
+Configuration keys as flags:
+  --executor.maxSystemFailures 5
+  --executor.healthProbeBindAddress=127.0.0.1:8081
+  --plugins.k8s.default-cpus 500m
+  --executor.leaderElect                    a boolean needs no value
+  `aileron config example` lists all keys.
+
+Where values come from, strongest first:
+  flags, environment variables (EXECUTOR.CLUSTER=east), files (a later one wins), defaults.
+  Without --config: ./config.yaml and /etc/flyte/config/config.yaml, if they exist.
+
+Where the cluster comes from, first found:
+  --kubeconfig, KUBECONFIG, the pod the executor runs in, ~/.kube/config.
+
+Signals: the first SIGTERM or SIGINT ends in good order, the second at once.";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  aileron config check --config '/etc/flyte/config/*.yaml'
+  aileron config check --config config.yaml --executor.gc.interval 5m";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  aileron config show --config config.yaml        only what somebody has set
+  aileron config show --config config.yaml --all  defaults too
+  aileron config show -o json                     for other programs";
+
+const PLUGINS_EXAMPLES: &str = "\
+Examples:
+  aileron plugins
+  aileron plugins -o wide --config config.yaml
+  aileron plugins -o json --kubeconfig ~/.kube/config
+  aileron plugins --tasks.task-plugins.enabled-plugins container,sidecar
+
+SERVED says whether the cluster knows the kind: `no` most likely means that its operator is not installed.";
+
+/// Flyte's task executor: turns TaskActions into Kubernetes objects and follows them to their end.
+#[derive(Debug, Parser)]
+#[command(name = "aileron", version, after_help = EXAMPLES, max_term_width = 110, disable_help_subcommand = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the executor until it is told to stop
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArguments),
+    /// Check, explain and show the configuration
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// List the plugins: what they run, what they watch, and whether the cluster is ready for them
+    #[command(after_help = PLUGINS_EXAMPLES)]
+    Plugins(PluginsArguments),
+    /// Print the definition of TaskAction for the API server
+    Crd {
+        /// Format
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Document,
+    },
+    /// Print the version
+    Version {
+        /// Format
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Report,
+    },
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Tell everything that is wrong with the configuration; exit code 2 if anything is
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(ConfigArguments),
+    /// Print the JSON Schema of a configuration file, for editors
+    Schema,
+    /// Print a configuration file with every key, its meaning and its default
+    Example,
+    /// Print the reference of all keys as Markdown
+    Reference,
+    /// Print the configuration in effect, and where each value came from
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show {
+        #[command(flatten)]
+        config: ConfigArguments,
+        /// Show keys that nobody has set, too
+        #[arg(long)]
+        all: bool,
+        /// Format
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Document,
+    },
+}
+
+/// How to run the executor.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    #[command(flatten)]
+    pub config: ConfigArguments,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+    /// What is logged, instead of `logger.level`: error, warn, info, debug, trace, or a filter such as
+    /// `info,kube=debug`
+    #[arg(long, value_name = "LEVEL", env = "RUST_LOG", hide_env_values = true)]
+    pub log_level: Option<String>,
+    /// How a log record looks, instead of `logger.formatter.type`
+    #[arg(long, value_enum)]
+    pub log_format: Option<LogFormat>,
+    /// Threads that work; more help only when thousands of tasks change at once
+    #[arg(long, value_name = "N", env = "AILERON_WORKER_THREADS", hide_env_values = true, default_value_t = 2,
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub worker_threads: u16,
+}
+
+/// How to list plugins.
+#[derive(Debug, Args)]
+pub struct PluginsArguments {
+    #[command(flatten)]
+    pub config: ConfigArguments,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Listing,
+}
+
+/// Which files count.
+#[derive(Debug, Args)]
+pub struct ConfigArguments {
+    /// Configuration files or patterns such as '/etc/flyte/config/*.yaml'; a later file wins
+    #[arg(long = "config", value_name = "FILE|GLOB", num_args = 1..)]
+    pub files: Vec<String>,
+}
+
+/// Which cluster.
+#[derive(Debug, Args)]
+pub struct ClusterArguments {
+    /// Kubeconfig file
+    #[arg(long, value_name = "PATH")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig file, instead of its current one
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// How a document is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Document {
+    /// YAML
+    #[default]
+    Yaml,
+    /// JSON
+    Json,
+}
+
+/// How a short answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Report {
+    /// One line
+    #[default]
+    Text,
+    /// JSON
+    Json,
+}
+
+/// How a list is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Listing {
+    /// A table
+    #[default]
+    Table,
+    /// A table with more columns
+    Wide,
+    /// JSON
+    Json,
+}
+
+/// How log records are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One JSON object per line
+    Json,
+    /// For people
+    Text,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,31 @@
+//! What each subcommand does.
+
+mod config;
+mod crd;
+mod plugins;
+mod run;
+mod version;
+
+use crate::arguments::Command;
+use crate::failure::Failure;
+
+/// Does what the command line asks for.
+pub fn execute(command: Command, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+    match command {
+        Command::Run(arguments) => run::run(&arguments, overrides),
+        Command::Plugins(arguments) => plugins::list(&arguments, overrides),
+        Command::Config { command } => config::execute(command, overrides),
+        Command::Crd { output } => none("crd", &overrides).and_then(|()| crd::print(output)),
+        Command::Version { output } => none("version", &overrides).and_then(|()| version::print(output)),
+    }
+}
+
+/// Refuses configuration keys where there is no configuration.
+fn none(command: &str, overrides: &[(String, String)]) -> Result<(), Failure> {
+    match overrides.first() {
+        None => Ok(()),
+        Some((key, _)) => {
+            Err(Failure::Usage(format!("flag --{key}: `aileron {command}` does not read the configuration")))
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The configuration that the command line, the environment and the files describe.
+
+use std::collections::BTreeMap;
+
+use aileron_executor::config::{ConfigErrors, Loaded, Loader, Sources, files};
+
+use crate::arguments::ConfigArguments;
+
+/// Reads what the configuration is made of.
+pub fn sources(arguments: &ConfigArguments, overrides: Vec<(String, String)>) -> Result<Sources, ConfigErrors> {
+    // Variables that are not text cannot be configuration.
+    let environment: BTreeMap<_, _> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    Ok(Sources { files: files::read(&arguments.files)?, environment, flags: overrides })
+}
+
+/// Reads and understands the configuration.
+pub fn load(arguments: &ConfigArguments, overrides: Vec<(String, String)>) -> Result<Loaded, ConfigErrors> {
+    Loader::new().load(&sources(arguments, overrides)?)
+}

@@ -1,0 +1,46 @@
+//! Writing to the terminal, or to whatever stands in for it.
+
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
+
+use anyhow::Context;
+use clap::builder::styling::{AnsiColor, Style};
+
+use crate::failure::Failure;
+
+/// Writes a result. A reader that has seen enough, such as `head`, is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other.context("cannot write to standard output")?),
+    }
+}
+
+/// Writes a value as JSON that people can read.
+pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
+    print(&format!("{value:#}\n"))
+}
+
+/// Says why the program ends.
+pub fn complain(failure: &Failure) {
+    let text = failure.to_string();
+    for line in text.lines() {
+        note("error", AnsiColor::Red, line);
+    }
+}
+
+/// Says something that does not stop the program.
+pub fn warn(text: &str) {
+    note("warning", AnsiColor::Yellow, text);
+}
+
+/// True when colours help whoever reads the error stream.
+pub fn has_colours() -> bool {
+    stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+fn note(label: &str, colour: AnsiColor, text: &str) {
+    let style = if has_colours() { Style::new().bold().fg_color(Some(colour.into())) } else { Style::new() };
+    // Nothing can be done if even this cannot be written.
+    let _ = writeln!(stderr(), "{style}{label}{style:#}: {text}");
+}

@@ -1,0 +1,130 @@
+//! What the events service is told about an action.
+
+use aileron_idl::flyteidl2::common::{ActionIdentifier, ActionPhase, RunIdentifier};
+use aileron_idl::flyteidl2::core::CatalogCacheStatus;
+use aileron_idl::flyteidl2::task::OutputReferences;
+use aileron_idl::flyteidl2::workflow::{ActionEvent, ClusterEvent, ErrorInfo, error_info};
+use aileron_machinery::{ErrorKind, ExecutionError, Phase, PhaseInfo, TaskInfo};
+use jiff::Timestamp;
+
+use super::metadata::output_prefix;
+use super::{Action, TaskActionStatus};
+
+/// The event for a phase of the action's current attempt, as its status will be.
+pub fn action_event(
+    action: &Action,
+    status: &TaskActionStatus,
+    info: &PhaseInfo,
+    cluster: &str,
+    now: Timestamp,
+) -> ActionEvent {
+    let updated = status.phase_history.last().map_or(now, |line| line.occurred_at.0);
+    let details = info.info();
+    ActionEvent {
+        id: Some(identifier(action)),
+        attempt: status.observed_attempt(),
+        phase: action_phase(info.phase()).into(),
+        version: info.version(),
+        updated_time: Some(wire_time(updated)),
+        reported_time: Some(wire_time(now)),
+        error_info: info.error().map(wire_error),
+        cluster: cluster.into(),
+        outputs: output_references(action, status.observed_attempt()),
+        cluster_events: cluster_events(info, updated),
+        log_info: details.map(|details| details.logs.clone()).unwrap_or_default(),
+        log_context: details.and_then(|details| details.log_context.clone()),
+        cache_status: cache_status(details).into(),
+        ..ActionEvent::default()
+    }
+}
+
+/// The event that says an attempt was stopped on request.
+pub fn abort_event(action: &Action, cluster: &str, now: Timestamp) -> ActionEvent {
+    let info = PhaseInfo::aborted("aborted", TaskInfo::at(now));
+    let mut event = action_event(action, &action.status(), &info, cluster, now);
+    // The history has no line for the abort, and its time is the end of the attempt.
+    event.updated_time = Some(wire_time(now));
+    event
+}
+
+/// The first thing that something outside says about the cache, if any.
+pub fn cache_status(info: Option<&TaskInfo>) -> CatalogCacheStatus {
+    info.into_iter()
+        .flat_map(|info| &info.external_resources)
+        .map(|resource| resource.cache_status)
+        .find(|status| *status != CatalogCacheStatus::CacheDisabled)
+        .unwrap_or(CatalogCacheStatus::CacheDisabled)
+}
+
+/// A time as protobuf has it.
+pub fn wire_time(at: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
+}
+
+fn identifier(action: &Action) -> ActionIdentifier {
+    let spec = &action.object.spec;
+    ActionIdentifier {
+        run: Some(RunIdentifier {
+            project: spec.project.clone(),
+            domain: spec.domain.clone(),
+            name: spec.run_name.clone(),
+            ..RunIdentifier::default()
+        }),
+        name: spec.action_name.clone(),
+    }
+}
+
+fn action_phase(phase: Phase) -> ActionPhase {
+    match phase {
+        Phase::Undefined => ActionPhase::Unspecified,
+        Phase::NotReady | Phase::Queued => ActionPhase::Queued,
+        Phase::WaitingForResources | Phase::WaitingForCache => ActionPhase::WaitingForResources,
+        Phase::Initializing => ActionPhase::Initializing,
+        Phase::Running => ActionPhase::Running,
+        Phase::Success => ActionPhase::Succeeded,
+        Phase::RetryableFailure | Phase::PermanentFailure => ActionPhase::Failed,
+        Phase::Aborted => ActionPhase::Aborted,
+    }
+}
+
+/// # Differs from upstream
+///
+/// The code is sent too; without it a client sees that a task failed, but not that it ran out of memory.
+fn wire_error(error: &ExecutionError) -> ErrorInfo {
+    let kind = match error.kind {
+        ErrorKind::Unknown => error_info::Kind::Unspecified,
+        ErrorKind::User => error_info::Kind::User,
+        ErrorKind::System => error_info::Kind::System,
+    };
+    ErrorInfo { message: error.message.clone(), kind: kind.into(), code: error.code.clone(), ..ErrorInfo::default() }
+}
+
+fn output_references(action: &Action, attempt: u32) -> Option<OutputReferences> {
+    if action.object.spec.run_output_base.is_empty() {
+        return None;
+    }
+    let prefix = output_prefix(action, attempt).ok()?;
+    let prefix = prefix.trim_end_matches('/');
+    Some(OutputReferences {
+        output_uri: format!("{prefix}/outputs.pb"),
+        report_uri: format!("{prefix}/report.html"),
+    })
+}
+
+fn cluster_events(info: &PhaseInfo, fallback: Timestamp) -> Vec<ClusterEvent> {
+    let details = info.info();
+    let mut events = Vec::new();
+    if !info.reason().is_empty() {
+        let at = details.map_or(fallback, |details| details.occurred_at);
+        events.push(cluster_event(info.reason(), at));
+    }
+    for more in details.map(|details| details.additional_reasons.as_slice()).unwrap_or_default() {
+        let at = more.occurred_at.unwrap_or(fallback);
+        events.push(cluster_event(&more.reason, at));
+    }
+    events
+}
+
+fn cluster_event(message: &str, at: Timestamp) -> ClusterEvent {
+    ClusterEvent { message: message.into(), occurred_at: Some(wire_time(at)), ..ClusterEvent::default() }
+}

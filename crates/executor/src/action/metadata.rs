@@ -1,0 +1,174 @@
+//! What plugins are told about an attempt, derived from the action alone.
+
+use std::collections::BTreeMap;
+
+use aileron_idl::flyteidl2::core::{SecurityContext, TaskTemplate, task_template::Target};
+use aileron_kubekit::names::to_label_value;
+use aileron_machinery::output_path::{OutputPathError, action_output_prefix};
+use aileron_machinery::pod::resources::from_proto;
+use aileron_machinery::secret_annotations::{SecretAnnotationError, secret_annotations};
+use aileron_machinery::{Overrides, TaskExecutionId, TaskMetadata, TaskPaths};
+use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::Action;
+
+/// Marks every object made for a task, and through templates every pod an operator makes; watches select by it.
+pub const MANAGED_LABEL: (&str, &str) = ("flyte.org/managed", "true");
+/// Carries the attempt, from 1, so that the objects of one attempt are told apart from another's.
+pub const ATTEMPT_LABEL: &str = "attempt";
+
+/// Asks the pod webhook to inject secrets.
+const SECRETS_LABEL: (&str, &str) = ("inject-flyte-secrets", "true");
+/// Flyte 2 has no organisations, but secrets are looked up by one; every part of the platform uses these names.
+const ORGANIZATION_LABEL: (&str, &str) = ("organization", "flyte");
+/// The SDK insists on a non-empty organisation in its environment.
+const ORGANIZATION_ENV: &str = "local";
+/// Templates travel inside the action; there is no file to point to.
+const INLINE_TEMPLATE: &str = "inline://taskTemplate";
+/// Appended by whoever names the inputs file instead of its folder.
+const INPUTS_FILE: &str = "/inputs.pb";
+
+/// What the derivation of an attempt depends on besides the action.
+#[derive(Clone, Debug, Default)]
+pub struct MetadataSettings {
+    /// `executor.defaultK8sServiceAccount`.
+    pub default_service_account: String,
+}
+
+/// The action cannot be turned into a task.
+#[derive(Debug, thiserror::Error)]
+pub enum MetadataError {
+    /// `spec.runOutputBase` is not a location.
+    #[error(transparent)]
+    OutputPath(#[from] OutputPathError),
+    /// A secret cannot be asked for.
+    #[error(transparent)]
+    Secrets(#[from] SecretAnnotationError),
+}
+
+/// Everything plugins see of the action, apart from the template.
+pub fn task_metadata(action: &Action, settings: &MetadataSettings) -> Result<TaskMetadata, MetadataError> {
+    let spec = &action.object.spec;
+    let status = action.object.status.as_ref();
+    let template = action.template.get();
+    let retry_attempt = status.map_or(0, |status| status.attempts.saturating_sub(1));
+    let generated_name = format!("{}-{retry_attempt}", action.name());
+    let security_context = template.and_then(|template| template.security_context.clone());
+    let secrets = security_context.as_ref().map(|context| context.secrets.as_slice()).unwrap_or_default();
+
+    let mut labels = action.object.metadata.labels.clone().unwrap_or_default();
+    let mut annotations = action.object.metadata.annotations.clone().unwrap_or_default();
+    labels.extend(own([ORGANIZATION_LABEL, ("project", &spec.project), ("domain", &spec.domain), MANAGED_LABEL]));
+    if !secrets.is_empty() {
+        annotations.extend(secret_annotations(secrets)?);
+        labels.extend(own([SECRETS_LABEL]));
+    }
+    let task = template.and_then(|template| template.id.clone());
+    let described = [
+        ("run", spec.run_name.as_str()),
+        ("action", spec.action_name.as_str()),
+        ("task-name", task.as_ref().map(|id| id.name.as_str()).unwrap_or_default()),
+    ];
+    for (key, value) in described {
+        let value = to_label_value(value);
+        if !value.is_empty() {
+            labels.insert(key.into(), value);
+        }
+    }
+    labels.insert(ATTEMPT_LABEL.into(), (u64::from(retry_attempt) + 1).to_string());
+
+    Ok(TaskMetadata {
+        id: TaskExecutionId {
+            project: spec.project.clone(),
+            domain: spec.domain.clone(),
+            run: spec.run_name.clone(),
+            action: spec.action_name.clone(),
+            retry_attempt,
+            task,
+            unique_node_id: generated_name.clone(),
+            generated_name,
+        },
+        namespace: action.namespace().into(),
+        owner: OwnerReference {
+            api_version: "flyte.org/v1".into(),
+            kind: "TaskAction".into(),
+            name: action.name().into(),
+            uid: action.uid().into(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        },
+        labels,
+        annotations,
+        env_vars: env_vars(action),
+        interruptible: spec.interruptible.unwrap_or(false),
+        max_attempts: template.map_or(1, |template| max_attempts(template)),
+        service_account: service_account(security_context.as_ref(), settings),
+        security_context,
+        console_url: String::new(),
+        overrides: template.map(|template| overrides(template)).unwrap_or_default(),
+        platform_resources: ResourceRequirements::default(),
+    })
+}
+
+/// Where the attempt's inputs are and its outputs go.
+pub fn task_paths(action: &Action) -> Result<TaskPaths, MetadataError> {
+    let attempts = action.object.status.as_ref().map_or(0, |status| status.attempts);
+    let attempt = attempts.max(1);
+    let this = output_prefix(action, attempt)?;
+    let prev_checkpoint_prefix = if attempts >= 2 {
+        let previous = output_prefix(action, attempt - 1)?;
+        TaskPaths { raw_output_prefix: previous, ..TaskPaths::default() }.checkpoint_prefix()
+    } else {
+        String::new()
+    };
+    let input = &action.object.spec.input_uri;
+    Ok(TaskPaths {
+        input_prefix: input.strip_suffix(INPUTS_FILE).unwrap_or(input).into(),
+        raw_output_prefix: this.clone(),
+        output_prefix: this,
+        prev_checkpoint_prefix,
+        task_template_path: INLINE_TEMPLATE.into(),
+    })
+}
+
+/// The folder for outputs of one attempt. The control plane computes the same for its own use.
+pub fn output_prefix(action: &Action, attempt: u32) -> Result<String, MetadataError> {
+    let spec = &action.object.spec;
+    Ok(action_output_prefix(action.namespace(), action.name(), &spec.run_output_base, &spec.action_name, attempt)?)
+}
+
+fn env_vars(action: &Action) -> BTreeMap<String, String> {
+    let spec = &action.object.spec;
+    let mut env_vars = spec.env_vars.clone();
+    env_vars.extend(own([
+        ("ACTION_NAME", &spec.action_name),
+        ("RUN_NAME", &spec.run_name),
+        ("_U_RUN_BASE", &spec.run_output_base),
+        ("_U_ORG_NAME", ORGANIZATION_ENV),
+    ]));
+    env_vars
+}
+
+fn max_attempts(template: &TaskTemplate) -> u32 {
+    let retries = template.metadata.as_ref().and_then(|metadata| metadata.retries.as_ref());
+    retries.map_or(1, |retries| retries.retries.saturating_add(1))
+}
+
+fn service_account(context: Option<&SecurityContext>, settings: &MetadataSettings) -> String {
+    context
+        .and_then(|context| context.run_as.as_ref())
+        .map(|identity| identity.k8s_service_account.clone())
+        .filter(|account| !account.is_empty())
+        .unwrap_or_else(|| settings.default_service_account.clone())
+}
+
+/// Only a container's own resources; unreadable ones are reported when the pod is built.
+fn overrides(template: &TaskTemplate) -> Overrides {
+    let Some(Target::Container(container)) = &template.target else { return Overrides::default() };
+    Overrides { resources: from_proto(container.resources.as_ref()).ok(), ..Overrides::default() }
+}
+
+fn own<const N: usize>(pairs: [(&str, &str); N]) -> impl Iterator<Item = (String, String)> {
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter()
+}

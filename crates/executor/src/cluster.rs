@@ -1,0 +1,171 @@
+//! What the executor asks of a cluster, apart from how it is asked.
+//!
+//! The manager and the reconciler decide against this trait. Behind it are the real API server with its watch caches
+//! ([`kube`]) or, in tests, a recorded cluster.
+
+pub mod kube;
+
+use std::sync::Arc;
+
+use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
+
+use crate::action::{Action, TaskAction, TaskActionStatus};
+
+/// The API server, or the way to it, said no.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// HTTP status, 0 if there was no answer.
+    pub code: u16,
+    /// Machine-readable reason, as in `metav1.Status`; empty if there was none.
+    pub reason: String,
+    /// What happened, in the server's words.
+    pub message: String,
+}
+
+impl ApiError {
+    /// The object is not there, or no longer.
+    pub fn is_not_found(&self) -> bool {
+        self.reason == "NotFound" || (self.reason.is_empty() && self.code == 404)
+    }
+
+    /// The object was there and is gone for good.
+    pub fn is_gone(&self) -> bool {
+        self.reason == "Gone" || (self.reason.is_empty() && self.code == 410)
+    }
+
+    /// The version asked for is too old to be served.
+    pub fn is_expired(&self) -> bool {
+        self.reason == "Expired"
+    }
+
+    /// An object of that name exists.
+    pub fn is_already_exists(&self) -> bool {
+        self.reason == "AlreadyExists"
+    }
+
+    /// The write was based on an older version of the object.
+    pub fn is_conflict(&self) -> bool {
+        self.reason == "Conflict" || (self.reason.is_empty() && self.code == 409)
+    }
+
+    /// Not allowed; also how quota and admission refuse.
+    pub fn is_forbidden(&self) -> bool {
+        self.reason == "Forbidden" || (self.reason.is_empty() && self.code == 403)
+    }
+
+    /// The object is not valid.
+    pub fn is_invalid(&self) -> bool {
+        self.reason == "Invalid" || (self.reason.is_empty() && self.code == 422)
+    }
+
+    /// The request is not understood; also how a webhook may refuse.
+    pub fn is_bad_request(&self) -> bool {
+        self.reason == "BadRequest" || (self.reason.is_empty() && self.code == 400)
+    }
+
+    /// The object is larger than the server takes.
+    pub fn is_too_large(&self) -> bool {
+        self.reason == "RequestEntityTooLarge" || self.code == 413
+    }
+}
+
+/// One look at an object.
+#[derive(Clone, Debug)]
+pub enum Observed {
+    /// It is there, in this state.
+    Present(Arc<dyn AnyResource>),
+    /// It was just created and has not reached the cache; there is nothing to see yet.
+    NotYetVisible,
+    /// It is not there, and a live look said so too.
+    Absent(ApiError),
+}
+
+/// Something Kubernetes recorded about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectEvent {
+    /// What it says.
+    pub message: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When this executor first saw it; tells apart events of the same second.
+    pub recorded_at: Timestamp,
+}
+
+/// The objects that plugins make.
+#[async_trait]
+pub trait Objects: Send + Sync {
+    /// Creates an object.
+    async fn create(&self, plugin: &dyn AnyK8sPlugin, object: Box<dyn AnyResource>) -> Result<(), ApiError>;
+
+    /// Looks at an object, in the local cache if that can be trusted.
+    async fn observe(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError>;
+
+    /// Looks at an object in the API server itself, for decisions that a stale cache would spoil.
+    async fn look(
+        &self,
+        plugin: &dyn AnyK8sPlugin,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<dyn AnyResource>, ApiError>;
+
+    /// What the cache has under this name, whatever it is.
+    fn cached(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>>;
+
+    /// Deletes an object.
+    async fn delete(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Result<(), ApiError>;
+
+    /// Applies a JSON merge patch to an object.
+    async fn patch(&self, kind: &ResourceKind, namespace: &str, name: &str, patch: Value) -> Result<(), ApiError>;
+
+    /// Replaces an object.
+    async fn update(&self, kind: &ResourceKind, object: Box<dyn AnyResource>) -> Result<(), ApiError>;
+
+    /// Takes one finalizer off an object and leaves all others.
+    async fn remove_finalizer(&self, kind: &ResourceKind, object: &dyn AnyResource, name: &str) -> Result<(), ApiError>;
+
+    /// What Kubernetes recorded about an object after a moment, oldest first.
+    fn events_since(
+        &self,
+        kind: &ResourceKind,
+        namespace: &str,
+        name: &str,
+        created_after: Option<Timestamp>,
+        recorded_after: Option<Timestamp>,
+    ) -> Vec<ObjectEvent>;
+
+    /// The pods that belong to an action, by name.
+    fn pods_of(&self, action_uid: &str, namespace: &str) -> Vec<Arc<Pod>>;
+}
+
+/// How soon a status must be visible to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// A step on the way: may be replaced by a newer one before it is written.
+    Intermediate,
+    /// Others wait for it, or losing it would lose work.
+    Immediate,
+}
+
+/// The actions themselves.
+#[async_trait]
+pub trait Actions: Send + Sync {
+    /// Adds our finalizer.
+    async fn add_finalizer(&self, action: &Action) -> Result<(), ApiError>;
+
+    /// Removes our finalizer.
+    async fn remove_finalizer(&self, action: &Action) -> Result<(), ApiError>;
+
+    /// Writes the fields of the status that changed.
+    async fn write_status(&self, action: &Action, status: &TaskActionStatus, urgency: Urgency) -> Result<(), ApiError>;
+
+    /// Adds labels.
+    async fn add_labels(&self, action: &Action, labels: &[(&str, &str)]) -> Result<(), ApiError>;
+
+    /// Records a warning where `kubectl describe` shows it.
+    async fn warn(&self, action: &TaskAction, reason: &str, activity: &str, note: &str);
+}

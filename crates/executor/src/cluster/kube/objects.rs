@@ -1,0 +1,262 @@
+//! The objects of plugins in a real cluster: read from watch caches, written with bounded concurrency.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::request::Request;
+use serde_json::{Value, json};
+
+use super::Writer;
+use super::requests::{at, for_metadata, unbuildable};
+use crate::cluster::{ApiError, ObjectEvent, Objects, Observed};
+use crate::watch::events::EventCache;
+use crate::watch::pods::PodCache;
+
+/// How long a fresh object may be missing from the cache before the server itself is asked.
+const VISIBLE_WITHIN: Duration = Duration::from_secs(30);
+/// How often the removal of a finalizer is tried when others write at the same time.
+const FINALIZER_TRIES: usize = 5;
+
+type Place = (ResourceKind, String, String);
+
+/// What we did to an object that the cache may not show yet.
+#[derive(Clone, Debug, Default)]
+struct OwnWrite {
+    created: Option<(String, Instant)>,
+    deleted: Option<String>,
+}
+
+/// The objects of a real cluster.
+pub struct KubeObjects {
+    writer: Writer,
+    pods: Arc<PodCache>,
+    events: Arc<EventCache>,
+    own: Mutex<HashMap<Place, OwnWrite>>,
+}
+
+impl KubeObjects {
+    /// Reads from these caches and writes with this client.
+    pub fn new(writer: Writer, pods: Arc<PodCache>, events: Arc<EventCache>) -> Self {
+        Self { writer, pods, events, own: Mutex::default() }
+    }
+
+    /// A pod is gone, so what we remember of it is too.
+    pub fn gone(&self, namespace: &str, name: &str) {
+        let kind = ResourceKind::of::<Pod>();
+        let place = (kind, namespace.to_owned(), name.to_owned());
+        let mut own = self.own();
+        // A pod of ours that was created since under the same name has yet to be seen.
+        if own.get(&place).is_some_and(|write| write.created.is_none()) {
+            own.remove(&place);
+        }
+    }
+
+    /// What the cache shows, unless it is from before our own last write.
+    fn trusted(&self, place: &Place) -> Trusted {
+        let cached = if place.0.kind == "Pod" && place.0.group.is_empty() {
+            self.pods.get(&place.1, &place.2)
+        } else {
+            None
+        };
+        let mut own = self.own();
+        let Some(write) = own.get(place).cloned() else {
+            return cached.map_or(Trusted::Unknown, Trusted::Shown);
+        };
+        let uid = cached.as_ref().and_then(|pod| pod.metadata.uid.clone()).unwrap_or_default();
+        match (cached, write) {
+            (Some(pod), OwnWrite { created: Some((created, _)), .. }) if uid == created => {
+                own.remove(place);
+                Trusted::Shown(pod)
+            }
+            (_, OwnWrite { created: Some((_, since)), .. }) if since.elapsed() < VISIBLE_WITHIN => Trusted::NotYet,
+            (Some(pod), OwnWrite { created: None, deleted: Some(deleted) }) if uid == deleted => {
+                Trusted::Shown(Arc::new(as_deleting(&pod)))
+            }
+            (cached, _) => {
+                own.remove(place);
+                cached.map_or(Trusted::Unknown, Trusted::Shown)
+            }
+        }
+    }
+
+    fn own(&self) -> MutexGuard<'_, HashMap<Place, OwnWrite>> {
+        // Nothing panics while the lock is held.
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Trusted {
+    Shown(Arc<Pod>),
+    NotYet,
+    Unknown,
+}
+
+#[async_trait]
+impl Objects for KubeObjects {
+    async fn create(&self, plugin: &dyn AnyK8sPlugin, object: Box<dyn AnyResource>) -> Result<(), ApiError> {
+        let kind = plugin.kind();
+        let metadata = object.metadata();
+        let namespace = metadata.namespace.clone().unwrap_or_default();
+        let name = metadata.name.clone().unwrap_or_default();
+        let body = object.to_json().map_err(|error| unserialisable(&error))?.to_string().into_bytes();
+        let request =
+            requests(&kind, &namespace).create(&PostParams::default(), body).map_err(|error| unbuildable(&error))?;
+        let _turn = self.writer.turn().await?;
+        let created = for_metadata(self.writer.client(), request).await?;
+        let uid = created.uid.unwrap_or_default();
+        self.own().insert((kind, namespace, name), OwnWrite { created: Some((uid, Instant::now())), deleted: None });
+        Ok(())
+    }
+
+    async fn observe(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError> {
+        let place = (plugin.kind(), namespace.to_owned(), name.to_owned());
+        match self.trusted(&place) {
+            Trusted::Shown(pod) => Ok(Observed::Present(pod)),
+            Trusted::NotYet => Ok(Observed::NotYetVisible),
+            // One live look before an object counts as lost.
+            Trusted::Unknown => match self.look(plugin, namespace, name).await {
+                Ok(object) => Ok(Observed::Present(object)),
+                Err(error) if error.is_not_found() => Ok(Observed::Absent(error)),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    async fn look(
+        &self,
+        plugin: &dyn AnyK8sPlugin,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<dyn AnyResource>, ApiError> {
+        let request = requests(&plugin.kind(), namespace)
+            .get(name, &GetParams::default())
+            .map_err(|error| unbuildable(&error))?;
+        let object: Value = self.writer.client().request(request).await?;
+        plugin.decode(object).map_err(|error| unserialisable(&error))
+    }
+
+    fn cached(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>> {
+        match self.trusted(&(plugin.kind(), namespace.to_owned(), name.to_owned())) {
+            Trusted::Shown(pod) => Some(pod),
+            Trusted::NotYet | Trusted::Unknown => None,
+        }
+    }
+
+    async fn delete(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Result<(), ApiError> {
+        let place = (kind.clone(), namespace.to_owned(), name.to_owned());
+        let known = match self.trusted(&place) {
+            Trusted::Shown(pod) => pod.metadata.uid.clone(),
+            Trusted::NotYet | Trusted::Unknown => None,
+        };
+        let preconditions = known.clone().map(|uid| Preconditions { uid: Some(uid), resource_version: None });
+        let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
+        let request = requests(kind, namespace).delete(name, &parameters).map_err(|error| unbuildable(&error))?;
+        let _turn = self.writer.turn().await?;
+        let answer: Result<Value, _> = self.writer.client().request(request).await;
+        match answer {
+            Ok(_) => {
+                match known {
+                    Some(uid) => self.own().insert(place, OwnWrite { created: None, deleted: Some(uid) }),
+                    None => self.own().remove(&place),
+                };
+                Ok(())
+            }
+            Err(error) => {
+                let error = ApiError::from(error);
+                // A precondition that fails means that what we meant to delete is gone and another took its name.
+                if error.is_not_found() || (error.is_conflict() && known.is_some()) {
+                    self.own().remove(&place);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn patch(&self, kind: &ResourceKind, namespace: &str, name: &str, patch: Value) -> Result<(), ApiError> {
+        let request = requests(kind, namespace)
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .map_err(|error| unbuildable(&error))?;
+        let _turn = self.writer.turn().await?;
+        for_metadata(self.writer.client(), request).await.map(drop)
+    }
+
+    async fn update(&self, kind: &ResourceKind, object: Box<dyn AnyResource>) -> Result<(), ApiError> {
+        let metadata = object.metadata();
+        let namespace = metadata.namespace.clone().unwrap_or_default();
+        let name = metadata.name.clone().unwrap_or_default();
+        let body = object.to_json().map_err(|error| unserialisable(&error))?.to_string().into_bytes();
+        let request = requests(kind, &namespace)
+            .replace(&name, &PostParams::default(), body)
+            .map_err(|error| unbuildable(&error))?;
+        let _turn = self.writer.turn().await?;
+        for_metadata(self.writer.client(), request).await.map(drop)
+    }
+
+    async fn remove_finalizer(&self, kind: &ResourceKind, object: &dyn AnyResource, name: &str) -> Result<(), ApiError> {
+        let mut metadata = object.metadata().clone();
+        let namespace = metadata.namespace.clone().unwrap_or_default();
+        let object_name = metadata.name.clone().unwrap_or_default();
+        let mut refused = None;
+        for _ in 0..FINALIZER_TRIES {
+            let names = metadata.finalizers.as_deref().unwrap_or_default();
+            let Some(index) = names.iter().position(|finalizer| finalizer == name) else { return Ok(()) };
+            let path = format!("/metadata/finalizers/{index}");
+            let patch = json!([{"op": "test", "path": path, "value": name}, {"op": "remove", "path": path}]);
+            let patch: json_patch::Patch = serde_json::from_value(patch).map_err(|error| unserialisable(&error))?;
+            let request = requests(kind, &namespace)
+                .patch(&object_name, &PatchParams::default(), &Patch::Json::<()>(patch))
+                .map_err(|error| unbuildable(&error))?;
+            let _turn = self.writer.turn().await?;
+            match for_metadata(self.writer.client(), request).await {
+                Ok(_) => return Ok(()),
+                // Somebody else changed the list: look again and take ours out of what is there now.
+                Err(error) if error.is_invalid() || error.is_conflict() => {
+                    let request = requests(kind, &namespace)
+                        .get(&object_name, &GetParams::default())
+                        .map_err(|error| unbuildable(&error))?;
+                    metadata = for_metadata(self.writer.client(), request).await?;
+                    refused = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn events_since(
+        &self,
+        kind: &ResourceKind,
+        namespace: &str,
+        name: &str,
+        created_after: Option<Timestamp>,
+        recorded_after: Option<Timestamp>,
+    ) -> Vec<ObjectEvent> {
+        self.events.since(&kind.kind, namespace, name, created_after, recorded_after)
+    }
+
+    fn pods_of(&self, action_uid: &str, namespace: &str) -> Vec<Arc<Pod>> {
+        self.pods.owned_by(action_uid, namespace)
+    }
+}
+
+fn requests(kind: &ResourceKind, namespace: &str) -> Request {
+    at(&kind.group, &kind.version, &kind.plural, namespace)
+}
+
+fn unserialisable(error: &dyn std::error::Error) -> ApiError {
+    ApiError { code: 0, reason: String::new(), message: error.to_string() }
+}
+
+/// We asked for its deletion, so it counts as being deleted even before the watch says so.
+fn as_deleting(pod: &Pod) -> Pod {
+    let mut pod = pod.clone();
+    pod.metadata.deletion_timestamp.get_or_insert_with(|| Time(Timestamp::now()));
+    pod
+}

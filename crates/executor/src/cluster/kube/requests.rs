@@ -1,0 +1,64 @@
+//! Requests whose answers are kept small, and the server's refusals as our own error.
+
+use http::HeaderValue;
+use http::header::ACCEPT;
+use kube::api::{ObjectMeta, PartialObjectMeta};
+use kube::core::request::Request;
+
+use crate::action::TaskAction;
+use crate::cluster::ApiError;
+
+/// Ask for the metadata only: the rest of the answer is what we just sent.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// A request builder for a kind in a namespace.
+pub(super) fn at(group: &str, version: &str, plural: &str, namespace: &str) -> Request {
+    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+    Request::new(format!("{root}/namespaces/{namespace}/{plural}"))
+}
+
+/// A request that cannot even be put together.
+pub(super) fn unbuildable(error: &kube::core::request::Error) -> ApiError {
+    ApiError { code: 0, reason: String::new(), message: format!("failed to build the request: {error}") }
+}
+
+/// Sends a write and reads back the metadata.
+pub(super) async fn for_metadata(
+    client: &kube::Client,
+    mut request: http::Request<Vec<u8>>,
+) -> Result<ObjectMeta, ApiError> {
+    request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
+    let verb = request.method().as_str().to_owned();
+    let started = std::time::Instant::now();
+    let answer = client.request::<PartialObjectMeta<TaskAction>>(request).await;
+    let outcome = if answer.is_ok() { "ok" } else { "error" };
+    metrics::histogram!("aileron_api_write_seconds", "verb" => verb, "outcome" => outcome)
+        .record(started.elapsed().as_secs_f64());
+    Ok(answer?.metadata)
+}
+
+impl From<kube::Error> for ApiError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => {
+                Self { code: status.code, reason: status.reason, message: status.message }
+            }
+            other => Self { code: 0, reason: String::new(), message: chain(&other) },
+        }
+    }
+}
+
+/// The whole story: the outermost error alone rarely says what went wrong on the way.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,9 @@
+//! The sections that only the executor reads.
+
+pub mod cache;
+pub mod catalog;
+pub mod executor;
+pub mod otel;
+pub mod secrets;
+pub mod tasks;
+pub mod webhook;

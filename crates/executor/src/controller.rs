@@ -1,0 +1,150 @@
+//! The loop that gives every action its rounds: when something about it changed or is due, and never two at a time.
+
+pub mod memory;
+pub mod queue;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+use crate::cluster::kube::actions::KubeActions;
+use crate::reconcile::{Reconciler, Wake};
+use memory::{ActionKey, Memory};
+use queue::{Next, Queue};
+
+/// One round does one step, and most lives need a few steps in a row at the start; more than this in a row would be a
+/// defect, and then others get their turn first.
+const STEPS_IN_A_ROW: usize = 8;
+
+/// How long an action may go without a look although nothing was seen to change. Watches tell everything, so what this
+/// finds is counted, and the count should stay at zero.
+const SAFETY: Duration = Duration::from_secs(600);
+
+/// First pause after a round that failed, doubled with each further failure: an API server that hiccups is asked again
+/// soon, one that is down is not hammered.
+const FIRST_BACKOFF: Duration = Duration::from_millis(200);
+/// The longest such pause; an action should not sleep long past the end of an outage.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+
+/// Runs rounds.
+pub struct Controller {
+    /// Decides and does.
+    pub reconciler: Arc<Reconciler>,
+    /// What is known of the actions.
+    pub memory: Arc<Memory>,
+    /// Who is next.
+    pub queue: Arc<Queue>,
+    /// Writes, among them statuses that were held back.
+    pub actions: Arc<KubeActions>,
+    /// `executor.maxConcurrentReconciles`: rounds under way at once. Writes have a smaller bound of their own.
+    pub max_rounds: usize,
+}
+
+impl Controller {
+    /// Runs until cancelled, then lets the rounds under way finish.
+    pub async fn run(self: Arc<Self>, cancel: CancellationToken) {
+        let rounds = TaskTracker::new();
+        let permits = Arc::new(Semaphore::new(self.max_rounds.max(1)));
+        loop {
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
+            let key = tokio::select! {
+                () = cancel.cancelled() => break,
+                key = self.queue.next() => key,
+            };
+            let controller = Arc::clone(&self);
+            rounds.spawn(async move {
+                controller.rounds(&key).await;
+                drop(permit);
+            });
+        }
+        rounds.close();
+        rounds.wait().await;
+        self.actions.flush_all().await;
+    }
+
+    /// Rounds for one action until it has nothing more to do at once.
+    async fn rounds(&self, key: &ActionKey) {
+        let started = Instant::now();
+        let mut next = Next::Again;
+        for _ in 0..STEPS_IN_A_ROW {
+            let Some(action) = self.memory.get(key) else {
+                next = Next::Idle;
+                break;
+            };
+            let span = tracing::info_span!(
+                "action",
+                namespace = %key.namespace,
+                name = %key.name,
+                task_type = action.object.spec.task_type,
+                attempt = action.object.status.as_ref().map_or(1, |status| status.observed_attempt()),
+            );
+            let wake = self.reconciler.reconcile(&action).instrument(span.clone()).await;
+            match wake {
+                Ok(Wake::Now) => continue,
+                Ok(wake) => next = self.after(key, wake).instrument(span).await,
+                Err(error) => {
+                    let _entered = span.enter();
+                    next = self.after_failure(key, &error);
+                }
+            }
+            break;
+        }
+        metrics::histogram!("aileron_round_seconds").record(started.elapsed().as_secs_f64());
+        self.queue.finished(key, next);
+    }
+
+    /// When to come back after a round that went well.
+    async fn after(&self, key: &ActionKey, wake: Wake) -> Next {
+        self.queue.succeeded(key);
+        let wanted = match wake {
+            Wake::Never => None,
+            Wake::Now => return Next::Again,
+            Wake::OnChange => Some(Instant::now() + SAFETY),
+            Wake::Retry(pause) => Some(Instant::now() + unsigned(pause)),
+            Wake::At(at) => Some(Instant::now() + unsigned(at.duration_since(Timestamp::now()))),
+        };
+        let held = match self.actions.flush_if_due(key, || self.queue.is_dirty(key)).await {
+            Ok(held) => held,
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return self.after_failure(key, &error),
+        };
+        match wanted.into_iter().chain(held).min() {
+            Some(at) => Next::At(at),
+            None => Next::Idle,
+        }
+    }
+
+    fn after_failure(&self, key: &ActionKey, error: &dyn std::error::Error) -> Next {
+        let failures = self.queue.failed(key);
+        let pause = backoff(failures);
+        metrics::counter!("aileron_round_failures_total").increment(1);
+        tracing::warn!(error = %error, failures, pause_ms = pause.as_millis(), "the round failed and is tried again");
+        Next::At(Instant::now() + pause)
+    }
+}
+
+fn backoff(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    FIRST_BACKOFF.saturating_mul(1 << doublings).min(LONGEST_BACKOFF)
+}
+
+fn unsigned(duration: SignedDuration) -> Duration {
+    Duration::try_from(duration).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_bound() {
+        assert_eq!(backoff(1), FIRST_BACKOFF);
+        assert_eq!(backoff(2), FIRST_BACKOFF * 2);
+        assert_eq!(backoff(100), LONGEST_BACKOFF);
+    }
+}

@@ -1,0 +1,134 @@
+//! Reading the object of an attempt.
+
+use aileron_machinery::{
+    AnyResource, ExecutionError, PhaseContext, PhaseInfo, PluginError, ReasonInfo, TaskContext, TaskInfo,
+};
+use prost::Message;
+
+use super::PluginManager;
+use super::identity::object_name;
+use super::state::{prior, with_phase};
+use crate::cluster::{ApiError, Observed};
+use crate::gob::PluginState;
+use crate::storage::outputs::{TaskResult, read_result};
+
+/// A phase and what to remember of it.
+pub(super) struct Seen {
+    pub(super) phase: PhaseInfo,
+    pub(super) state: PluginState,
+}
+
+impl PluginManager {
+    /// Looks at the object; `None` if there is nothing to see yet.
+    pub(super) async fn observe(&self, task: &TaskContext, before: &PluginState) -> Result<Option<Seen>, PluginError> {
+        let name = object_name(task, &self.plugin.properties());
+        let namespace = task.metadata.namespace.as_str();
+        let phase = match self.objects.observe(self.plugin.as_ref(), namespace, &name).await {
+            Ok(Observed::NotYetVisible) => return Ok(None),
+            Ok(Observed::Present(object)) => {
+                let phase = self.read(task, before, object.as_ref()).await?;
+                return Ok(Some(self.with_events(before, phase, namespace, &name)));
+            }
+            Ok(Observed::Absent(error)) => lost(task, &name, &error),
+            Err(error) if error.is_not_found() || error.is_gone() || error.is_expired() => lost(task, &name, &error),
+            Err(error) => return Err(PluginError::uncoded(error.message)),
+        };
+        Ok(Some(self.with_events(before, phase, namespace, &name)))
+    }
+
+    /// The phase that an object stands for.
+    async fn read(
+        &self,
+        task: &TaskContext,
+        before: &PluginState,
+        object: &dyn AnyResource,
+    ) -> Result<PhaseInfo, PluginError> {
+        let prior = prior(before);
+        let needs = self.plugin.needs(task);
+        let pods = if needs.pods {
+            self.objects.pods_of(&task.metadata.owner.uid, &task.metadata.namespace)
+        } else {
+            Vec::new()
+        };
+        let document = if needs.error_document {
+            let path = task.paths.error_path();
+            let bytes = self.store.get(&path).await.map_err(|error| PluginError::uncoded(error.to_string()))?;
+            bytes.map(aileron_idl::flyteidl2::core::ErrorDocument::decode).transpose().map_err(|error| {
+                PluginError::caused_by("", format!("the error document at [{path}] cannot be read"), error)
+            })?
+        } else {
+            None
+        };
+        let cx = PhaseContext { task, prior: &prior, pods: &pods, error_document: document.as_ref() };
+        let mut phase = self.plugin.phase(&cx, object)?;
+        if phase.phase() == prior.phase && phase.version() < prior.version {
+            phase = phase.with_version(prior.version);
+        }
+        if phase.phase().is_success() {
+            return self.confirm(task, phase).await;
+        }
+        if !phase.phase().is_terminal() && object.metadata().deletion_timestamp.is_some() {
+            let place = place(task, object.metadata().name.as_deref().unwrap_or_default());
+            let message = format!("object [{place}] terminated unexpectedly in the background");
+            let error = ExecutionError::system("UnexpectedObjectDeletion", message);
+            return Ok(PhaseInfo::retryable_failure(error, TaskInfo::at(task.now)));
+        }
+        Ok(phase)
+    }
+
+    /// Success is success only when the task left no error document.
+    async fn confirm(&self, task: &TaskContext, phase: PhaseInfo) -> Result<PhaseInfo, PluginError> {
+        let outputs = task.template.interface.as_ref().and_then(|interface| interface.outputs.as_ref());
+        let declares_outputs = outputs.is_some_and(|outputs| !outputs.variables.is_empty());
+        let paths = &task.paths;
+        let result =
+            read_result(self.store.as_ref(), &paths.output_path(), &paths.error_path(), declares_outputs).await;
+        let (recoverable, error) = match result.map_err(|error| PluginError::uncoded(error.to_string()))? {
+            TaskResult::Outputs(_) => return Ok(phase),
+            TaskResult::Error { recoverable, error } => (recoverable, ExecutionError::from(&error)),
+        };
+        let info = phase.into_info().unwrap_or_else(|| TaskInfo::at(task.now));
+        Ok(if recoverable {
+            PhaseInfo::retryable_failure(error, info)
+        } else {
+            PhaseInfo::permanent_failure(error, info)
+        })
+    }
+
+    /// Adds what Kubernetes recorded since the last round.
+    fn with_events(&self, before: &PluginState, mut phase: PhaseInfo, namespace: &str, name: &str) -> Seen {
+        let prior = prior(before);
+        let events = self.objects.events_since(
+            &self.plugin.kind(),
+            namespace,
+            name,
+            before.last_event_update,
+            before.last_event_recorded_at,
+        );
+        let Some(last) = events.last().cloned() else {
+            return Seen { state: with_phase(before, &phase), phase };
+        };
+        let Some(info) = phase.info_mut() else {
+            return Seen { state: with_phase(before, &phase), phase };
+        };
+        info.additional_reasons.extend(
+            events.into_iter().map(|event| ReasonInfo { reason: event.message, occurred_at: Some(event.created_at) }),
+        );
+        if phase.phase() == prior.phase && phase.version() <= prior.version {
+            phase = phase.with_version(prior.version.saturating_add(1));
+        }
+        let mut state = with_phase(before, &phase);
+        state.last_event_update = Some(last.created_at);
+        state.last_event_recorded_at = Some(last.recorded_at);
+        Seen { phase, state }
+    }
+}
+
+fn lost(task: &TaskContext, name: &str, error: &ApiError) -> PhaseInfo {
+    let message = format!("resource not found, name [{}]. reason: {}", place(task, name), error.message);
+    PhaseInfo::retryable_failure(ExecutionError::system("ResourceDeletedExternally", message), TaskInfo::at(task.now))
+}
+
+fn place(task: &TaskContext, name: &str) -> String {
+    format!("{}/{name}", task.metadata.namespace)
+}

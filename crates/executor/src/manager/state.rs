@@ -1,0 +1,39 @@
+//! What the manager remembers between rounds, in the Go executor's encoding.
+
+use aileron_machinery::{ObservedPhase, Phase, PhaseInfo, StateWrite, StoredState};
+
+use crate::gob::{self, GobError, K8sPluginState, PluginState};
+
+/// The version that the Go executor writes; both read only this one.
+const VERSION: u8 = 1;
+
+/// The remembered state; nothing remembered reads as "not started".
+pub fn read(stored: &StoredState) -> Result<PluginState, GobError> {
+    if stored.bytes.is_empty() { Ok(PluginState::default()) } else { gob::decode(&stored.bytes) }
+}
+
+/// The state as it is stored.
+pub fn write(state: &PluginState) -> StateWrite {
+    StateWrite { bytes: gob::encode(state), version: VERSION }
+}
+
+/// The state after a phase was seen, everything else kept.
+pub(super) fn with_phase(state: &PluginState, phase: &PhaseInfo) -> PluginState {
+    PluginState {
+        k8s: K8sPluginState {
+            phase: phase.phase().number(),
+            phase_version: phase.version(),
+            reason: phase.reason().into(),
+        },
+        ..state.clone()
+    }
+}
+
+/// The part of the state that a plugin may look at.
+pub(super) fn prior(state: &PluginState) -> ObservedPhase {
+    ObservedPhase {
+        phase: Phase::from_number(state.k8s.phase).unwrap_or_default(),
+        version: state.k8s.phase_version,
+        reason: state.k8s.reason.clone(),
+    }
+}

@@ -1,0 +1,61 @@
+//! The action is being deleted: stop what runs, say so, and let it go.
+
+use aileron_machinery::CoreRequest;
+
+use super::drive::{StoredInputs, guarded, stored_state};
+use super::{ReconcileError, Reconciler, Wake, has_finalizer};
+use crate::action::Action;
+use crate::action::events::abort_event;
+
+impl Reconciler {
+    /// Abort, finalize, release the reservation, report, and only then remove our finalizer.
+    pub(super) async fn abort(&self, action: &Action) -> Result<Wake, ReconcileError> {
+        if !has_finalizer(action) {
+            return Ok(Wake::Never);
+        }
+        let Ok(plugin) = self.registry.resolve(&action.object.spec.task_type) else {
+            tracing::info!(task_type = action.object.spec.task_type, "no plugin to stop the task with");
+            return self.let_go(action).await;
+        };
+        let task = match self.task_context(action) {
+            Ok(task) => task,
+            Err(error) => {
+                let note = format!(
+                    "Could not build task execution context; skipping Abort/Finalize. Underlying resources may need \
+                     manual cleanup: {error}"
+                );
+                self.actions.warn(&action.object, "FinalizationSkipped", "FinalizingTaskAction", &note).await;
+                return self.let_go(action).await;
+            }
+        };
+        let stored = stored_state(action);
+        let data = StoredInputs { store: self.store.as_ref(), task: &task };
+        let request = CoreRequest { task: &task, state: &stored, running_since: None, data: &data };
+        let stopped = match guarded(plugin.abort(&request)).await {
+            Ok(()) => guarded(plugin.finalize(&request)).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = stopped {
+            tracing::warn!(%error, "failed to stop the task; trying again later");
+            return Ok(Wake::Retry(self.requeue()));
+        }
+        self.release_reservation(action, &task).await;
+        let ended = action.object.status.as_ref().is_some_and(|status| status.is_terminal());
+        // An action that had ended was not aborted; its deletion is only tidying up.
+        if !ended {
+            let event = abort_event(action, &self.settings.cluster, self.clock.now());
+            if let Err(error) = self.events.record(event).await {
+                tracing::warn!(%error, "failed to record the abort; trying again later");
+                return Ok(Wake::Retry(self.requeue()));
+            }
+        }
+        self.let_go(action).await
+    }
+
+    async fn let_go(&self, action: &Action) -> Result<Wake, ReconcileError> {
+        match self.actions.remove_finalizer(action).await {
+            Err(error) if !error.is_not_found() => Err(error.into()),
+            _ => Ok(Wake::Never),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Telling others: the event first, durably, and then the status in one write.
+//!
+//! The order matters: the control plane takes the phase of a run from the status but its outputs and errors from
+//! events, so a status that came first would show an end without its result.
+
+use aileron_machinery::PhaseInfo;
+use serde_json::json;
+
+use super::{ReconcileError, Reconciler, innermost};
+use crate::action::events::{action_event, cache_status};
+use crate::action::labels;
+use crate::action::{Action, TaskActionStatus};
+use crate::cluster::Urgency;
+use jiff::Timestamp;
+
+/// Something changed that is worth a write. What is only for people (`stateJson`) does not count.
+pub fn status_changed(before: &TaskActionStatus, after: &TaskActionStatus) -> bool {
+    before.plugin_state_version != after.plugin_state_version
+        || before.plugin_phase != after.plugin_phase
+        || before.plugin_phase_version != after.plugin_phase_version
+        || before.attempts != after.attempts
+        || before.system_failures != after.system_failures
+        || before.cache_status != after.cache_status
+        || before.plugin_state != after.plugin_state
+        || before.phase_history.len() != after.phase_history.len()
+        || before.conditions != after.conditions
+}
+
+impl Reconciler {
+    /// Puts a phase into a status: conditions, history, summary, phase, attempt, cache.
+    pub(super) fn show(&self, action: &Action, status: &mut TaskActionStatus, phase: &PhaseInfo, now: Timestamp) {
+        status.show_phase(phase, now);
+        status.state_json = state_json(action, phase, now);
+        status.plugin_phase = phase.phase().as_str().into();
+        status.plugin_phase_version = phase.version();
+        status.attempts = status.observed_attempt();
+        status.cache_status = cache_status(phase.info()).into();
+    }
+
+    /// Records an event; an action whose event cannot be recorded says so where people look.
+    pub(super) async fn report(
+        &self,
+        action: &Action,
+        status: &TaskActionStatus,
+        phase: &PhaseInfo,
+    ) -> Result<(), ReconcileError> {
+        let event = action_event(action, status, phase, &self.settings.cluster, self.clock.now());
+        if let Err(error) = self.events.record(event).await {
+            let name = &action.object.spec.action_name;
+            let note = format!("Failed to persist action event {name:?}: {}", innermost(&error));
+            self.actions.warn(&action.object, "ActionEventPublishFailed", "PublishingActionEvent", &note).await;
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Event, then status; nothing at all if nothing changed. Terminal actions get their labels too.
+    pub(super) async fn record(
+        &self,
+        action: &Action,
+        status: &TaskActionStatus,
+        phase: &PhaseInfo,
+    ) -> Result<(), ReconcileError> {
+        if status_changed(&action.status(), status) {
+            self.report(action, status, phase).await?;
+            let urgency = if status.is_terminal() { Urgency::Immediate } else { Urgency::Intermediate };
+            self.actions.write_status(action, status, urgency).await?;
+        }
+        if status.is_terminal() {
+            self.label_terminal(action, status).await?;
+        }
+        Ok(())
+    }
+
+    /// Labels an action that has ended, so that the garbage collector finds it and caches can leave it out.
+    pub(super) async fn label_terminal(
+        &self,
+        action: &Action,
+        status: &TaskActionStatus,
+    ) -> Result<(), ReconcileError> {
+        if labels::are_terminal(action.object.metadata.labels.as_ref()) {
+            return Ok(());
+        }
+        let ended = status.ended_at().unwrap_or_else(|| self.clock.now());
+        let completed = labels::completed_time(ended);
+        let labels = [(labels::TERMINATION_STATUS, labels::TERMINATED), (labels::COMPLETED_TIME, &completed)];
+        Ok(self.actions.add_labels(action, &labels).await?)
+    }
+}
+
+/// A summary for people who read the object.
+fn state_json(action: &Action, phase: &PhaseInfo, now: Timestamp) -> String {
+    let spec = &action.object.spec;
+    json!({
+        "phase": phase.phase().as_str(),
+        "actionId": format!("{}/{}", spec.run_name, spec.action_name),
+        "timestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    })
+    .to_string()
+}

@@ -1,0 +1,138 @@
+//! What follows a failure: another attempt on the user's budget, a relaunch on the platform's, or the end.
+
+use aileron_machinery::{
+    CorePlugin, CoreRequest, CoreStep, ErrorKind, ExecutionError, PhaseInfo, PluginError, TaskInfo,
+};
+use k8s_openapi::ByteString;
+
+use super::drive::{apply, guarded, info_of};
+use super::{ReconcileError, Reconciler, Wake, plugin_id};
+use crate::action::{Action, TaskActionStatus};
+use crate::cluster::Urgency;
+
+/// Code of an action whose platform failed too often.
+const TOO_MANY_SYSTEM_FAILURES: &str = "MaxSystemFailuresExceeded";
+
+impl Reconciler {
+    /// The attempt failed on the user's account: the next attempt if one is left, else the end.
+    pub(super) async fn retry_or_give_up(
+        &self,
+        action: &Action,
+        plugin: &dyn CorePlugin,
+        request: &CoreRequest<'_>,
+        step: CoreStep,
+    ) -> Result<Wake, ReconcileError> {
+        let now = request.task.now;
+        let mut status = action.status();
+        apply(&mut status, &step);
+        status.system_failures = 0;
+        let attempt = status.observed_attempt();
+        if attempt >= request.task.metadata.max_attempts {
+            let error = step.phase.error().cloned().unwrap_or_else(|| {
+                ExecutionError::user("MaxRetriesExceeded", format!("task failed after {attempt} attempt(s)"))
+            });
+            let phase = PhaseInfo::permanent_failure(error, info_of(&step.phase, request.task));
+            self.show(action, &mut status, &phase, now);
+            self.record(action, &status, &phase).await?;
+            return Ok(Wake::OnChange);
+        }
+        self.report_failed_attempt(action, &step.phase).await?;
+
+        let queued = PhaseInfo::queued(PhaseInfo::FIRST_VERSION, "restarting task", TaskInfo::at(now));
+        status.attempts = attempt.saturating_add(1);
+        forget_plugin_state(&mut status);
+        self.show(action, &mut status, &queued, now);
+        self.report(action, &status, &queued).await?;
+        // The new attempt is written down before the old object goes. A crash in between leaves an object that the
+        // next launch clears away; the other order would leave an attempt that looks lost and is run again.
+        self.actions.write_status(action, &status, Urgency::Immediate).await?;
+        if let Err(error) = guarded(plugin.abort(request)).await {
+            tracing::warn!(%error, attempt, "failed to stop the object of the failed attempt");
+        }
+        Ok(Wake::Now)
+    }
+
+    /// # Differs from upstream
+    ///
+    /// Upstream never reports an attempt that is followed by another: it stays "running" in the records for ever.
+    async fn report_failed_attempt(&self, action: &Action, phase: &PhaseInfo) -> Result<(), ReconcileError> {
+        let mut ended = action.status();
+        ended.show_phase(phase, self.clock.now());
+        self.report(action, &ended, phase).await
+    }
+
+    /// The object failed on the platform's account: away with it, and once more from the start.
+    pub(super) async fn reset_after_system_failure(
+        &self,
+        action: &Action,
+        plugin: &dyn CorePlugin,
+        request: &CoreRequest<'_>,
+        error: &PluginError,
+    ) -> Result<Wake, ReconcileError> {
+        if let Err(error) = guarded(plugin.abort(request)).await {
+            tracing::warn!(%error, "failed to stop the object of the failed attempt");
+        }
+        let mut status = action.status();
+        forget_plugin_state(&mut status);
+        self.system_error(action, status, plugin, error).await
+    }
+
+    /// Charges a failure to the platform; beyond the allowed number, or when trying again is useless, it is the end.
+    pub(super) async fn system_error(
+        &self,
+        action: &Action,
+        mut status: TaskActionStatus,
+        plugin: &dyn CorePlugin,
+        error: &PluginError,
+    ) -> Result<Wake, ReconcileError> {
+        let id = plugin_id(plugin);
+        if let Some(code) = error.non_retryable_code() {
+            let error = ExecutionError { kind: ErrorKind::User, code: code.into(), message: error.to_string() };
+            return self.end(action, status, error).await;
+        }
+        tracing::warn!(plugin = id, %error, "the platform failed the task");
+        let note = format!("Plugin {id:?} system error: {error}");
+        self.actions.warn(&action.object, "FailedPluginHandle", "HandlingPlugin", &note).await;
+        status.system_failures = status.system_failures.saturating_add(1);
+        let failures = status.system_failures;
+        if failures > self.max_system_failures() {
+            let message = format!("plugin {id:?} failed with system error {failures} times: {error}");
+            return self.end(action, status, ExecutionError::system(TOO_MANY_SYSTEM_FAILURES, message)).await;
+        }
+        self.actions.write_status(action, &status, Urgency::Immediate).await?;
+        Ok(Wake::Retry(self.requeue()))
+    }
+
+    /// Ends the action with an error that no attempt brought.
+    pub(super) async fn fail(&self, action: &Action, error: ExecutionError) -> Result<Wake, ReconcileError> {
+        self.end(action, action.status(), error).await
+    }
+
+    async fn end(
+        &self,
+        action: &Action,
+        mut status: TaskActionStatus,
+        error: ExecutionError,
+    ) -> Result<Wake, ReconcileError> {
+        let now = self.clock.now();
+        let phase = PhaseInfo::permanent_failure(error, TaskInfo::at(now));
+        status.show_phase(&phase, now);
+        status.plugin_phase = phase.phase().as_str().into();
+        status.plugin_phase_version = phase.version();
+        self.record(action, &status, &phase).await?;
+        Ok(Wake::Never)
+    }
+
+    /// Zero means the default, as in the configuration.
+    fn max_system_failures(&self) -> u32 {
+        match self.settings.max_system_failures {
+            0 => super::Settings::default().max_system_failures,
+            allowed => allowed,
+        }
+    }
+}
+
+fn forget_plugin_state(status: &mut TaskActionStatus) {
+    status.plugin_state = ByteString::default();
+    status.plugin_state_version = 0;
+}

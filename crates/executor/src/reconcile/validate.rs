@@ -1,0 +1,86 @@
+//! Can this action be worked on at all? Nothing is owned before the answer is yes, so a bad object can simply be
+//! deleted.
+
+use std::sync::Arc;
+
+use aileron_machinery::CorePlugin;
+
+use super::{ReconcileError, Reconciler, Wake};
+use crate::action::conditions::{condition, reason};
+use crate::action::{Action, Template};
+use crate::cluster::Urgency;
+use crate::registry::{NoPlugin, Registry};
+
+/// Why not.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Invalid {
+    /// Fields that every task needs are empty.
+    #[error("required spec fields are empty: [{}]", .0.join(" "))]
+    MissingFields(Vec<&'static str>),
+    /// The template cannot be decoded, now or ever.
+    #[error("spec.taskTemplate is not a readable task template: {0}")]
+    UnreadableTemplate(Arc<str>),
+    /// Nobody serves the task type.
+    #[error("no plugin found for task type {task_type:?}: {source}")]
+    NoPlugin {
+        /// The type.
+        task_type: String,
+        /// Why.
+        source: NoPlugin,
+    },
+}
+
+impl Invalid {
+    fn condition_reason(&self) -> &'static str {
+        match self {
+            Self::MissingFields(_) | Self::UnreadableTemplate(_) => reason::INVALID_SPEC,
+            Self::NoPlugin { .. } => reason::PLUGIN_NOT_FOUND,
+        }
+    }
+
+    fn event_reason(&self) -> &'static str {
+        match self {
+            Self::MissingFields(_) | Self::UnreadableTemplate(_) => "FailedValidation",
+            Self::NoPlugin { .. } => "FailedPluginResolve",
+        }
+    }
+}
+
+/// The plugin for a well-formed action.
+pub(super) fn validate<'a>(action: &Action, registry: &'a Registry) -> Result<&'a Arc<dyn CorePlugin>, Invalid> {
+    let spec = &action.object.spec;
+    let required = [
+        ("runName", spec.run_name.is_empty()),
+        ("project", spec.project.is_empty()),
+        ("domain", spec.domain.is_empty()),
+        ("actionName", spec.action_name.is_empty()),
+        ("taskType", spec.task_type.is_empty()),
+        ("taskTemplate", matches!(action.template, Template::Absent)),
+        ("inputUri", spec.input_uri.is_empty()),
+        ("runOutputBase", spec.run_output_base.is_empty()),
+    ];
+    let missing: Vec<_> = required.into_iter().filter_map(|(name, empty)| empty.then_some(name)).collect();
+    if !missing.is_empty() {
+        return Err(Invalid::MissingFields(missing));
+    }
+    if let Template::Unreadable(error) = &action.template {
+        return Err(Invalid::UnreadableTemplate(Arc::clone(error)));
+    }
+    registry
+        .resolve(&spec.task_type)
+        .map_err(|source| Invalid::NoPlugin { task_type: spec.task_type.clone(), source })
+}
+
+impl Reconciler {
+    /// Says why the action will never be worked on, and ends it.
+    pub(super) async fn reject(&self, action: &Action, invalid: &Invalid) -> Result<Wake, ReconcileError> {
+        let now = self.clock.now();
+        let message = invalid.to_string();
+        self.actions.warn(&action.object, invalid.event_reason(), "ValidatingTaskAction", &message).await;
+        let mut status = action.status();
+        status.set_condition(condition::FAILED, true, invalid.condition_reason(), &message, now);
+        status.set_condition(condition::PROGRESSING, false, invalid.condition_reason(), &message, now);
+        self.actions.write_status(action, &status, Urgency::Immediate).await?;
+        Ok(Wake::Never)
+    }
+}

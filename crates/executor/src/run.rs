@@ -1,0 +1,313 @@
+//! The whole executor: everything wired together, from start to a clean end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aileron_machinery::config::StorageConfig;
+use aileron_machinery::pod::CopilotStorage;
+use aileron_machinery::{Platform, PluginSet};
+use jiff::SignedDuration;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::Api;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::action::metadata::MetadataSettings;
+use crate::catalog::{CacheServiceClient, CatalogClient};
+use crate::clock::SystemClock;
+use crate::cluster::Objects;
+use crate::cluster::kube::Writer;
+use crate::cluster::kube::actions::KubeActions;
+use crate::cluster::kube::objects::KubeObjects;
+use crate::config::Config;
+use crate::connect::{ConnectClient, ConnectOptions, ConnectSetupError};
+use crate::controller::Controller;
+use crate::controller::memory::Memory;
+use crate::controller::queue::Queue;
+use crate::events::{BatcherOptions, EventBatcher, EventsClient};
+use crate::garbage;
+use crate::lease::{Elector, LeaseConfig, LeaseError};
+use crate::reconcile::{Reconciler, Settings};
+use crate::registry::{Registry, RegistryError, RegistryRules};
+use crate::serve::Readiness;
+use crate::storage::{Backend, BlobStore, ObjectStores, SchemeSettings, StorageError, StorageSettings};
+use crate::watch::{self, Synced};
+
+/// How often gauges that are counted, not kept, are brought up to date.
+const GAUGES: Duration = Duration::from_secs(10);
+
+/// How long the last events may take at the end of the process; Kubernetes grants 30 s in all.
+const EVENTS_GRACE: Duration = Duration::from_secs(10);
+
+/// What an executor is started with.
+pub struct RunOptions {
+    /// The configuration.
+    pub config: Config,
+    /// The plugins.
+    pub plugins: PluginSet,
+    /// The cluster.
+    pub client: kube::Client,
+    /// Namespace of the executor itself: its lease and the default pod templates are there.
+    pub namespace: String,
+    /// Name of this process among its replicas.
+    pub identity: String,
+    /// Told when caches are complete.
+    pub readiness: Readiness,
+}
+
+/// The executor could not start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The storage section cannot be used.
+    #[error("storage: {0}")]
+    Storage(#[from] StorageError),
+    /// The plugin rules cannot be followed.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// A service address is not one.
+    #[error("{key}: {source}")]
+    Service {
+        /// The configuration key.
+        key: &'static str,
+        /// What is wrong with it.
+        source: ConnectSetupError,
+    },
+    /// Another replica leads now; going on would mean two at work.
+    #[error("leadership was lost: {0}")]
+    Lease(#[from] LeaseError),
+}
+
+/// Runs until cancelled; then lets rounds under way end and what is held be written.
+pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), RunError> {
+    let RunOptions { config, plugins, client, namespace, identity, readiness } = options;
+    let store: Arc<dyn BlobStore> = Arc::new(ObjectStores::new(storage_settings(&config.storage)?)?);
+    let events = connect("executor.EventsServiceURL", &config.executor.events_service_url)?;
+    let events = Arc::new(EventBatcher::start(Arc::new(EventsClient::new(events)), BatcherOptions::default()));
+    let cache = connect("executor.cacheServiceURL", &config.executor.cache_service_url)?;
+    let max_age = config.plugins.catalog_cache.max_cache_age.to_std();
+    let catalog: Arc<dyn CatalogClient> =
+        Arc::new(CacheServiceClient::new(cache, Arc::clone(&store), max_age.filter(|age| !age.is_zero())));
+
+    let memory = Arc::new(Memory::default());
+    let queue = Arc::new(Queue::default());
+    let writer = Writer::new(client.clone());
+    let pods = Arc::new(watch::pods::PodCache::default());
+    let object_events = Arc::new(watch::events::EventCache::default());
+    let templates = Arc::new(watch::templates::TemplateCache::new(&namespace));
+    let kube_objects = Arc::new(KubeObjects::new(writer.clone(), Arc::clone(&pods), Arc::clone(&object_events)));
+    let objects: Arc<dyn Objects> = Arc::clone(&kube_objects) as _;
+    let registry = Arc::new(Registry::new(&plugins, &registry_rules(&config), &objects, &store)?);
+    for warning in registry.warnings() {
+        tracing::info!("{warning}");
+    }
+
+    // Watches outlive the controller, so that the last rounds still see what happens.
+    let watches = TaskTracker::new();
+    let stop_watches = CancellationToken::new();
+    let names = [
+        watch::actions::NAME,
+        watch::ended::NAME,
+        watch::pods::NAME,
+        watch::templates::NAME,
+        watch::events::NAME,
+    ];
+    let synced = Synced::new(readiness, &names);
+    let pod_feed = watch::pods::PodFeed {
+        pods: Arc::clone(&pods),
+        events: Arc::clone(&object_events),
+        objects: kube_objects,
+        queue: Arc::clone(&queue),
+    };
+    let event_feed = watch::events::EventFeed {
+        events: object_events,
+        pods: Arc::clone(&pods),
+        memory: Arc::clone(&memory),
+        queue: Arc::clone(&queue),
+    };
+    let (memory_1, memory_2) = (Arc::clone(&memory), Arc::clone(&memory));
+    let (queue_1, queue_2) = (Arc::clone(&queue), Arc::clone(&queue));
+    let stop = || stop_watches.clone();
+    watches.spawn(watch::actions::run(client.clone(), memory_1, queue_1, synced.clone(), stop()));
+    watches.spawn(watch::ended::run(client.clone(), memory_2, queue_2, synced.clone(), stop()));
+    watches.spawn(watch::pods::run(client.clone(), pod_feed, synced.clone(), stop()));
+    watches.spawn(watch::events::run(client.clone(), event_feed, synced.clone(), stop()));
+    let (cached, home) = (Arc::clone(&templates), namespace.clone());
+    watches.spawn(watch::templates::run(client.clone(), cached, home, synced.clone(), stop()));
+    watches.spawn(gauges(Arc::clone(&memory), pods, Arc::clone(&queue), stop()));
+
+    let kube_actions = Arc::new(KubeActions::new(writer, Arc::clone(&memory)));
+    let reconciler = Arc::new(Reconciler {
+        registry,
+        actions: Arc::clone(&kube_actions) as _,
+        objects,
+        store,
+        events: Arc::clone(&events) as _,
+        catalog: Some(catalog),
+        clock: Arc::new(SystemClock),
+        settings: settings(&config),
+        platform: platform(&config, templates),
+    });
+    let controller = Arc::new(Controller {
+        reconciler,
+        memory,
+        queue,
+        actions: kube_actions,
+        max_rounds: usize::try_from(config.executor.max_concurrent_reconciles).unwrap_or(1),
+    });
+
+    let result = lead(&config, client, &namespace, identity, synced, controller, &cancel).await;
+    if !events.shutdown(EVENTS_GRACE).await {
+        tracing::warn!("some events were not recorded before the end; their actions will record them again");
+    }
+    stop_watches.cancel();
+    watches.close();
+    watches.wait().await;
+    result
+}
+
+/// Works, as the only one if leader election is on.
+async fn lead(
+    config: &Config,
+    client: kube::Client,
+    namespace: &str,
+    identity: String,
+    synced: Synced,
+    controller: Arc<Controller>,
+    cancel: &CancellationToken,
+) -> Result<(), RunError> {
+    let work = |stop: CancellationToken| {
+        let gc = &config.executor.gc;
+        let interval = gc.interval.to_std().filter(|interval| !interval.is_zero());
+        let max_ttl = SignedDuration::from_nanos(gc.max_ttl.as_nanos());
+        let client = client.clone();
+        let controller = Arc::clone(&controller);
+        let synced = synced.clone();
+        async move {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = synced.all() => {}
+            }
+            tracing::info!("caches are complete; working");
+            let collect = async {
+                if let Some(interval) = interval {
+                    garbage::run(client, interval, max_ttl, stop.clone()).await;
+                }
+            };
+            tokio::join!(controller.run(stop.clone()), collect);
+        }
+    };
+    if !config.executor.leader_elect {
+        work(cancel.child_token()).await;
+        return Ok(());
+    }
+    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+    let mut elector = Elector::new(leases, LeaseConfig::new(identity));
+    if !elector.acquire(cancel).await {
+        return Ok(());
+    }
+    // The lease is given back only after the work has ended, or two would be at work for a moment.
+    let stop_work = cancel.child_token();
+    let release = CancellationToken::new();
+    let working = async {
+        work(stop_work.clone()).await;
+        release.cancel();
+    };
+    let holding = async {
+        let held = elector.hold(&release).await;
+        if held.is_err() {
+            stop_work.cancel();
+        }
+        held
+    };
+    let ((), held) = tokio::join!(working, holding);
+    Ok(held?)
+}
+
+fn connect(key: &'static str, url: &str) -> Result<ConnectClient, RunError> {
+    ConnectClient::new(url, ConnectOptions::default()).map_err(|source| RunError::Service { key, source })
+}
+
+fn settings(config: &Config) -> Settings {
+    let executor = &config.executor;
+    Settings {
+        cluster: executor.cluster.clone(),
+        max_system_failures: u32::try_from(executor.max_system_failures).unwrap_or_default(),
+        requeue: SignedDuration::from_nanos(executor.requeue_duration.as_nanos()),
+        metadata: MetadataSettings { default_service_account: executor.default_k8s_service_account.clone() },
+    }
+}
+
+/// The operator's decisions about plugins.
+pub fn registry_rules(config: &Config) -> RegistryRules {
+    let rules = &config.tasks.task_plugins;
+    RegistryRules {
+        enabled: rules.enabled_plugins.clone(),
+        default_for_task_types: rules.default_for_task_types.clone(),
+    }
+}
+
+/// The platform as it is at each moment: configuration does not change, pod templates do.
+fn platform(
+    config: &Config,
+    templates: Arc<watch::templates::TemplateCache>,
+) -> Arc<dyn Fn() -> Platform + Send + Sync> {
+    let fixed = Platform {
+        k8s: Arc::new(config.plugins.k8s.clone()),
+        logs: Arc::new(config.plugins.logs.clone()),
+        copilot_storage: Arc::new(CopilotStorage::new(&config.storage, config.logger.level)),
+        environment: Arc::new(std::env::vars().collect()),
+        ..Platform::default()
+    };
+    Arc::new(move || Platform { pod_templates: templates.snapshot(), ..fixed.clone() })
+}
+
+async fn gauges(
+    memory: Arc<Memory>,
+    pods: Arc<watch::pods::PodCache>,
+    queue: Arc<Queue>,
+    cancel: CancellationToken,
+) {
+    let mut shown = std::collections::BTreeSet::new();
+    loop {
+        let counts = memory.count_by_phase();
+        shown.extend(counts.keys().cloned());
+        for phase in &shown {
+            let count = counts.get(phase).copied().unwrap_or_default();
+            metrics::gauge!("aileron_actions", "phase" => phase.clone()).set(count as f64);
+        }
+        metrics::gauge!("aileron_pods").set(pods.len() as f64);
+        metrics::gauge!("aileron_queue_depth").set(queue.depth() as f64);
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(GAUGES) => {}
+        }
+    }
+}
+
+/// The storage section in the terms of the storage layer.
+fn storage_settings(config: &StorageConfig) -> Result<StorageSettings, StorageError> {
+    let unknown = |subject: &str, kind: &str| StorageError::Settings {
+        subject: subject.to_owned(),
+        detail: format!("{kind:?} is not a kind of storage this executor has; use s3, google, azure, local or mem"),
+    };
+    let backend = Backend::from_config(&config.kind, &config.stow.kind).ok_or_else(|| {
+        unknown("storage.type", if config.kind == "stow" { &config.stow.kind } else { &config.kind })
+    })?;
+    let mut schemes = std::collections::BTreeMap::new();
+    for (scheme, settings) in &config.schemes {
+        let backend = match settings.kind.as_str() {
+            "" => None,
+            kind => Some(Backend::from_config("stow", kind).ok_or_else(|| unknown(scheme, kind))?),
+        };
+        schemes.insert(scheme.clone(), SchemeSettings { backend, config: settings.config.clone() });
+    }
+    Ok(StorageSettings {
+        backend,
+        container: config.container.clone(),
+        config: config.stow.config.clone(),
+        multi_container: config.enable_multicontainer,
+        schemes,
+        max_download_mb: u64::try_from(config.limits.max_download_mbs).unwrap_or_default(),
+        timeout: config.default_http_client.timeout.to_std().unwrap_or_default(),
+    })
+}

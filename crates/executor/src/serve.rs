@@ -1,0 +1,168 @@
+//! What the executor answers over HTTP: health probes and metrics.
+//!
+//! [`Endpoints::bind`] opens the sockets, so that an address in use stops the start; [`Endpoints::run`] answers until it
+//! is told to stop. Secrets are put into pods by a server of their own, not by these.
+
+mod access;
+mod address;
+mod certificate;
+mod health;
+mod listen;
+mod metrics;
+mod readiness;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::sections::executor::ExecutorConfig;
+
+pub use address::{AddressError, BindAddress};
+pub use certificate::CertificateError;
+pub use metrics::{RecorderError, install_recorder};
+pub use readiness::Readiness;
+
+use access::Access;
+use certificate::{Certificates, Origin};
+use listen::Transport;
+
+/// A server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The configured address is not one.
+    #[error("{key}: {source}")]
+    Address {
+        /// The configuration key.
+        key: &'static str,
+        /// What is wrong with it.
+        source: AddressError,
+    },
+    /// Nothing can listen there.
+    #[error("{key}: cannot listen on {address}: {source}; free the port, choose another one, or switch it off with \"0\"")]
+    Bind {
+        /// The configuration key.
+        key: &'static str,
+        /// The address.
+        address: BindAddress,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The certificate of the metrics server cannot be used.
+    #[error("executor.metricsSecure: {0}; name a certificate with executor.metricsCertPath, or set it to false")]
+    Certificate(#[from] CertificateError),
+}
+
+/// The servers, listening but not yet answering.
+pub struct Endpoints {
+    health: Option<Server>,
+    metrics: Option<Server>,
+    certificates: Option<Arc<Certificates>>,
+    recorded: PrometheusHandle,
+}
+
+struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Router,
+    transport: Transport,
+}
+
+const HEALTH_KEY: &str = "executor.healthProbeBindAddress";
+const METRICS_KEY: &str = "executor.metricsBindAddress";
+
+impl Endpoints {
+    /// Opens the sockets that the configuration names.
+    ///
+    /// The client asks the API server who may read metrics; it is used only if metrics are served by HTTPS.
+    ///
+    /// # Differs from upstream
+    ///
+    /// An empty `executor.metricsBindAddress` switches metrics off, as it does for probes; upstream falls back to
+    /// `:8080`.
+    pub async fn bind(
+        config: &ExecutorConfig,
+        readiness: Readiness,
+        recorded: PrometheusHandle,
+        client: kube::Client,
+    ) -> Result<Self, ServeError> {
+        let health = match open(HEALTH_KEY, &config.health_probe_bind_address).await? {
+            Some((listener, address)) => {
+                Some(Server { listener, address, router: health::router(readiness), transport: Transport::Plain })
+            }
+            None => None,
+        };
+        let mut certificates = None;
+        let metrics = match open(METRICS_KEY, &config.metrics_bind_address).await? {
+            Some((listener, address)) if config.metrics_secure => {
+                let current = Arc::new(Certificates::load(certificate_origin(config))?);
+                let tls = certificate::server_config(Arc::clone(&current), config.enable_http2)?;
+                certificates = Some(current);
+                let router = metrics::router(recorded.clone(), Some(Access::new(client)));
+                Some(Server { listener, address, router, transport: Transport::Tls(TlsAcceptor::from(Arc::new(tls))) })
+            }
+            Some((listener, address)) => {
+                let router = metrics::router(recorded.clone(), None);
+                Some(Server { listener, address, router, transport: Transport::Plain })
+            }
+            None => None,
+        };
+        Ok(Self { health, metrics, certificates, recorded })
+    }
+
+    /// Where health probes are answered.
+    #[must_use]
+    pub fn health_address(&self) -> Option<SocketAddr> {
+        self.health.as_ref().map(|server| server.address)
+    }
+
+    /// Where metrics are answered.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(|server| server.address)
+    }
+
+    /// Answers until told to stop, then lets open requests end.
+    pub async fn run(self, stop: CancellationToken) {
+        let answer = |server: Option<Server>| async {
+            if let Some(Server { listener, router, transport, .. }) = server {
+                listen::serve(listener, router, transport, stop.clone()).await;
+            }
+        };
+        let renew = async {
+            if let Some(certificates) = &self.certificates {
+                certificates.follow(&stop).await;
+            }
+        };
+        tokio::join!(answer(self.health), answer(self.metrics), renew, metrics::upkeep(&self.recorded, &stop));
+    }
+}
+
+async fn open(key: &'static str, text: &str) -> Result<Option<(TcpListener, SocketAddr)>, ServeError> {
+    let address: BindAddress = text.parse().map_err(|source| ServeError::Address { key, source })?;
+    let bound = match address.listen().await {
+        Ok(None) => return Ok(None),
+        Ok(Some(listener)) => listener.local_addr().map(|local| (listener, local)),
+        Err(error) => Err(error),
+    };
+    bound.map(Some).map_err(|source| ServeError::Bind { key, address, source })
+}
+
+fn certificate_origin(config: &ExecutorConfig) -> Origin {
+    if config.metrics_cert_path.is_empty() {
+        return Origin::SelfSigned;
+    }
+    let directory = Path::new(&config.metrics_cert_path);
+    Origin::Files {
+        certificate: directory.join(&config.metrics_cert_name),
+        key: directory.join(&config.metrics_cert_key),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Blobs as files of this machine.
+
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use super::{Location, StorageError, check_limit};
+
+/// A root directory with one directory per container. Mirrors stow's local location.
+///
+/// # Differs from upstream
+/// `file:///a/b` is the absolute path `/a/b`; upstream looks for it below the root. A container's directory is made at
+/// the first write. A blob is written to a temporary file and renamed, so that nobody reads half of it.
+#[derive(Debug)]
+pub(super) struct Files {
+    root: PathBuf,
+    /// Distinguishes the temporary files of concurrent writers.
+    written: AtomicU64,
+}
+
+impl Files {
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), written: AtomicU64::new(0) }
+    }
+
+    fn path(&self, location: &Location) -> PathBuf {
+        let base = if location.container.is_empty() { Path::new("/") } else { &self.root };
+        base.join(&location.container).join(&location.key)
+    }
+
+    pub async fn get(&self, uri: &str, at: &Location, limit_mb: u64) -> Result<Option<Bytes>, StorageError> {
+        let path = self.path(at);
+        let failed = |source| StorageError::Files { action: "read", uri: uri.to_owned(), source };
+        match size_of(&path).await.map_err(failed)? {
+            None => Ok(None),
+            Some(size) => {
+                check_limit(uri, size, limit_mb)?;
+                let content = absent_is_none(tokio::fs::read(&path).await).map_err(failed)?;
+                // The file may have grown since it was measured.
+                content.map_or(Ok(None), |content| {
+                    check_limit(uri, content.len() as u64, limit_mb)?;
+                    Ok(Some(content.into()))
+                })
+            }
+        }
+    }
+
+    pub async fn put(&self, uri: &str, at: &Location, content: &[u8]) -> Result<(), StorageError> {
+        let path = self.path(at);
+        self.write(&path, content).await.map_err(|source| StorageError::Files {
+            action: "write",
+            uri: uri.to_owned(),
+            source,
+        })
+    }
+
+    pub async fn size(&self, uri: &str, at: &Location) -> Result<Option<u64>, StorageError> {
+        size_of(&self.path(at)).await.map_err(|source| StorageError::Files {
+            action: "look up",
+            uri: uri.to_owned(),
+            source,
+        })
+    }
+
+    async fn write(&self, path: &Path, content: &[u8]) -> Result<(), Error> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Error::from(ErrorKind::InvalidFilename));
+        };
+        tokio::fs::create_dir_all(parent).await?;
+        let serial = self.written.fetch_add(1, Ordering::Relaxed);
+        let temporary =
+            parent.join(format!(".{}.{}-{serial}.part", name.to_string_lossy(), std::process::id()));
+        let stored = async {
+            tokio::fs::write(&temporary, content).await?;
+            tokio::fs::rename(&temporary, path).await
+        }
+        .await;
+        if stored.is_err() {
+            // Best effort: the failure that matters is the first one.
+            let _ = tokio::fs::remove_file(&temporary).await;
+        }
+        stored
+    }
+}
+
+/// Size of a file; a directory is not a blob.
+async fn size_of(path: &Path) -> Result<Option<u64>, Error> {
+    let metadata = absent_is_none(tokio::fs::metadata(path).await)?;
+    Ok(metadata.filter(std::fs::Metadata::is_file).map(|metadata| metadata.len()))
+}
+
+fn absent_is_none<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        // A parent that is a file means the same as no file at all.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

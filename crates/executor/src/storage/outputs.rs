@@ -1,0 +1,146 @@
+//! What a task left behind: outputs, or an error document.
+
+use aileron_idl::flyteidl2::core::{ContainerError, ErrorDocument, ExecutionError, LiteralMap};
+use aileron_idl::flyteidl2::core::{container_error, execution_error};
+use prost::Message;
+
+use super::{BlobStore, StorageError};
+
+/// How a task that ran to its end came out.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskResult {
+    /// It succeeded, with these outputs.
+    Outputs(LiteralMap),
+    /// It reported an error.
+    Error {
+        /// Whether another attempt may help.
+        recoverable: bool,
+        /// What the task reported.
+        error: Box<ExecutionError>,
+    },
+}
+
+/// Why the files of a task could not be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputsError {
+    /// The interface declares outputs, but the task wrote none.
+    #[error("failed to read data from dataDir [{uri}]. Error: path:{uri}: file does not exist")]
+    MissingOutputs {
+        /// Where they should be.
+        uri: String,
+    },
+    /// There are no inputs.
+    #[error("[READ_FAILED] failed to read data from dataDir [{uri}]., caused by: path:{uri}: file does not exist")]
+    MissingInputs {
+        /// Where they should be.
+        uri: String,
+    },
+    /// A file is not the message it should be.
+    #[error("failed to read {what} at {uri}: not a protobuf message")]
+    Malformed {
+        /// Which file.
+        what: &'static str,
+        /// Where it is.
+        uri: String,
+        /// What is wrong with it.
+        #[source]
+        source: prost::DecodeError,
+    },
+    /// The storage failed.
+    #[error("failed to read {what} of the task")]
+    Storage {
+        /// Which file.
+        what: &'static str,
+        /// What went wrong.
+        #[source]
+        source: StorageError,
+    },
+}
+
+/// Reads how a finished task came out. An error document wins over outputs. Mirrors `RemoteFileOutputReader`.
+///
+/// # Differs from upstream
+/// Nothing is written on the way: upstream stores the outputs onto themselves, and an error document next to empty
+/// ones, which turns a success that is observed twice into a failure. An empty outputs file means empty outputs. A
+/// missing one is an error only if `declares_outputs`.
+///
+/// # Errors
+/// When a file cannot be read, or declared outputs are missing.
+pub async fn read_result(
+    store: &dyn BlobStore,
+    outputs_uri: &str,
+    error_uri: &str,
+    declares_outputs: bool,
+) -> Result<TaskResult, OutputsError> {
+    // Both are wanted for almost every task, so they are fetched side by side.
+    let (error, outputs) = tokio::join!(read_error(store, error_uri), store.get(outputs_uri));
+    if let Some(result) = error? {
+        return Ok(result);
+    }
+    let storage = |source| OutputsError::Storage { what: "outputs", source };
+    match outputs.map_err(storage)? {
+        Some(bytes) => LiteralMap::decode(bytes).map(TaskResult::Outputs).map_err(|source| OutputsError::Malformed {
+            what: "outputs",
+            uri: outputs_uri.to_owned(),
+            source,
+        }),
+        None if declares_outputs => Err(OutputsError::MissingOutputs { uri: outputs_uri.to_owned() }),
+        None => Ok(TaskResult::Outputs(LiteralMap::default())),
+    }
+}
+
+/// Reads the error document of a task, if it wrote one. Mirrors `RemoteFileOutputReader.ReadError`.
+///
+/// # Errors
+/// When it cannot be read.
+pub async fn read_error(store: &dyn BlobStore, uri: &str) -> Result<Option<TaskResult>, OutputsError> {
+    let what = "error document";
+    let bytes = store.get(uri).await.map_err(|source| OutputsError::Storage { what, source })?;
+    let Some(bytes) = bytes else { return Ok(None) };
+    let document = ErrorDocument::decode(bytes)
+        .map_err(|source| OutputsError::Malformed { what, uri: uri.to_owned(), source })?;
+    Ok(Some(from_document(document, uri)))
+}
+
+/// Reads the inputs of a task. Mirrors `RemoteFileInputReader.Get`.
+///
+/// # Errors
+/// When they are missing or cannot be read.
+pub async fn read_inputs(store: &dyn BlobStore, uri: &str) -> Result<LiteralMap, OutputsError> {
+    let what = "inputs";
+    let bytes = store.get(uri).await.map_err(|source| OutputsError::Storage { what, source })?;
+    let bytes = bytes.ok_or_else(|| OutputsError::MissingInputs { uri: uri.to_owned() })?;
+    LiteralMap::decode(bytes).map_err(|source| OutputsError::Malformed { what, uri: uri.to_owned(), source })
+}
+
+/// Stores outputs that did not come from the task itself: those of a cache hit, or of a connector.
+///
+/// # Errors
+/// When the storage fails.
+pub async fn write_outputs(store: &dyn BlobStore, uri: &str, outputs: &LiteralMap) -> Result<(), StorageError> {
+    store.put(uri, outputs.encode_to_vec().into()).await
+}
+
+fn from_document(document: ErrorDocument, uri: &str) -> TaskResult {
+    let Some(ContainerError { code, message, kind, origin, .. }) = document.error else {
+        return TaskResult::Error {
+            recoverable: true,
+            error: Box::new(ExecutionError {
+                code: "ErrorFileBadFormat".to_owned(),
+                message: format!("error not formatted correctly, nil error @path [{uri}]"),
+                kind: execution_error::ErrorKind::System.into(),
+                ..ExecutionError::default()
+            }),
+        };
+    };
+    TaskResult::Error {
+        recoverable: kind == i32::from(container_error::Kind::Recoverable),
+        error: Box::new(ExecutionError {
+            code,
+            message,
+            kind: origin,
+            recoverability: kind,
+            ..ExecutionError::default()
+        }),
+    }
+}

@@ -1,0 +1,193 @@
+//! The real stores: one backend per scheme, one client per container, made when first needed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+
+use super::backends::Recipe;
+use super::files::Files;
+use super::{Backend, BlobStore, Location, MemoryStore, SchemeSettings, StorageError, StorageSettings, check_limit};
+
+/// Blob storage by reference: `s3://`, `gs://`, `abfs://`, `file://`, `mem://`. Mirrors the routing `DataStore`.
+///
+/// References with the configured scheme, or with none of these schemes, go to the configured backend. The others use
+/// `schemes`, or else the credentials of the environment.
+///
+/// # Differs from upstream
+/// Buckets are never created, and `os://`, `sw://` and `redis://` are not served.
+#[derive(Debug)]
+pub struct ObjectStores {
+    settings: StorageSettings,
+    memory: MemoryStore,
+    clients: Mutex<HashMap<(String, String), Arc<dyn ObjectStore>>>,
+    files: HashMap<String, Files>,
+}
+
+/// Where a reference leads.
+enum Route<'a> {
+    Memory,
+    Files(&'a Files),
+    Client(Arc<dyn ObjectStore>, Path),
+}
+
+impl ObjectStores {
+    /// Stores as configured. The client of the configured container is made at once, so that wrong settings show at
+    /// the start of the process; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the settings of the configured backend cannot work.
+    pub fn new(settings: StorageSettings) -> Result<Self, StorageError> {
+        let scheme = settings.backend.scheme();
+        let wrong = |detail: &str| StorageError::Settings { subject: scheme.to_owned(), detail: detail.to_owned() };
+        if settings.container.is_empty() && settings.backend != Backend::Memory {
+            return Err(wrong("set storage.container, also with enable-multicontainer"));
+        }
+        let mut files = HashMap::new();
+        if settings.backend == Backend::Local {
+            let root = settings.config.get("path").ok_or_else(|| wrong("set path in storage.stow.config"))?;
+            files.insert(scheme.to_owned(), Files::new(root));
+        }
+        for (scheme, other) in &settings.schemes {
+            if other.backend.or_else(|| Backend::of_scheme(scheme)) == Some(Backend::Local)
+                && let Some(root) = other.config.get("path")
+            {
+                files.entry(scheme.to_ascii_lowercase()).or_insert_with(|| Files::new(root));
+            }
+        }
+        let stores = Self {
+            memory: MemoryStore::with_limit(settings.max_download_mb),
+            clients: Mutex::default(),
+            files,
+            settings,
+        };
+        if !matches!(stores.settings.backend, Backend::Memory | Backend::Local) {
+            stores.client(stores.settings.backend.scheme(), &stores.settings.container)?;
+        }
+        Ok(stores)
+    }
+
+    fn route<'a>(&'a self, uri: &str, location: &Location) -> Result<Route<'a>, StorageError> {
+        let primary = self.settings.backend.scheme();
+        // A scheme nobody serves goes to the configured backend, as it did before schemes were told apart.
+        let known = Backend::of_scheme(&location.scheme).is_some()
+            || self.settings.schemes.contains_key(&location.scheme);
+        let scheme = if known { location.scheme.as_str() } else { primary };
+        let backend = self.backend_of(scheme);
+        if scheme == primary {
+            let absolute_file = backend == Backend::Local && location.container.is_empty();
+            let allowed = self.settings.multi_container
+                || backend == Backend::Memory
+                || absolute_file
+                || location.container == self.settings.container;
+            if !allowed {
+                return Err(StorageError::OtherContainer {
+                    uri: uri.to_owned(),
+                    named: location.container.clone(),
+                    configured: self.settings.container.clone(),
+                });
+            }
+        }
+        match backend {
+            Backend::Memory => Ok(Route::Memory),
+            Backend::Local => self.files.get(scheme).map(Route::Files).ok_or_else(|| StorageError::Settings {
+                subject: format!("scheme {scheme}"),
+                detail: format!("set storage.schemes.{scheme}.config.path to the root directory"),
+            }),
+            Backend::S3 | Backend::Gcs | Backend::Azure => {
+                let bad = |detail: String| StorageError::BadReference { uri: uri.to_owned(), detail };
+                if location.container.is_empty() {
+                    return Err(bad("it names no container".to_owned()));
+                }
+                // `parse` keeps every character of the key; `from` would escape some, and name another blob.
+                let path = Path::parse(&location.key).map_err(|error| bad(error.to_string()))?;
+                Ok(Route::Client(self.client(scheme, &location.container)?, path))
+            }
+        }
+    }
+
+    fn backend_of(&self, scheme: &str) -> Backend {
+        if scheme == self.settings.backend.scheme() {
+            return self.settings.backend;
+        }
+        let chosen = self.settings.schemes.get(scheme).and_then(|other| other.backend);
+        chosen.or_else(|| Backend::of_scheme(scheme)).unwrap_or(self.settings.backend)
+    }
+
+    fn client(&self, scheme: &str, container: &str) -> Result<Arc<dyn ObjectStore>, StorageError> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (scheme.to_owned(), container.to_owned());
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let ambient = scheme != self.settings.backend.scheme();
+        let none = SchemeSettings::default();
+        let config = if ambient {
+            &self.settings.schemes.get(scheme).unwrap_or(&none).config
+        } else {
+            &self.settings.config
+        };
+        let backend = self.backend_of(scheme);
+        let recipe = Recipe { backend, container, config, ambient, timeout: self.settings.timeout };
+        let client = recipe.build()?.ok_or_else(|| StorageError::Settings {
+            subject: format!("scheme {scheme}"),
+            detail: "the backend has no client".to_owned(),
+        })?;
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+}
+
+#[async_trait]
+impl BlobStore for ObjectStores {
+    async fn get(&self, uri: &str) -> Result<Option<Bytes>, StorageError> {
+        let location = Location::parse(uri)?;
+        let limit = self.settings.max_download_mb;
+        match self.route(uri, &location)? {
+            Route::Memory => self.memory.get(uri).await,
+            Route::Files(files) => files.get(uri, &location, limit).await,
+            Route::Client(client, path) => {
+                let failed = |source| StorageError::Backend { action: "read", uri: uri.to_owned(), source };
+                let Some(answer) = absent_is_none(client.get(&path).await).map_err(failed)? else { return Ok(None) };
+                check_limit(uri, answer.meta.size, limit)?;
+                answer.bytes().await.map(Some).map_err(failed)
+            }
+        }
+    }
+
+    async fn put(&self, uri: &str, content: Bytes) -> Result<(), StorageError> {
+        let location = Location::parse(uri)?;
+        match self.route(uri, &location)? {
+            Route::Memory => self.memory.put(uri, content).await,
+            Route::Files(files) => files.put(uri, &location, &content).await,
+            Route::Client(client, path) => {
+                let failed = |source| StorageError::Backend { action: "write", uri: uri.to_owned(), source };
+                client.put(&path, content.into()).await.map(drop).map_err(failed)
+            }
+        }
+    }
+
+    async fn size(&self, uri: &str) -> Result<Option<u64>, StorageError> {
+        let location = Location::parse(uri)?;
+        match self.route(uri, &location)? {
+            Route::Memory => self.memory.size(uri).await,
+            Route::Files(files) => files.size(uri, &location).await,
+            Route::Client(client, path) => {
+                let failed = |source| StorageError::Backend { action: "look up", uri: uri.to_owned(), source };
+                let found = absent_is_none(client.head(&path).await).map_err(failed)?;
+                Ok(found.map(|meta| meta.size))
+            }
+        }
+    }
+}
+
+fn absent_is_none<T>(result: Result<T, object_store::Error>) -> Result<Option<T>, object_store::Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,107 @@
+//! Actions that have ended and are being deleted.
+//!
+//! An ended action still bears our finalizer, so its deletion waits for us. Nothing of it is kept meanwhile: only the
+//! metadata of ended actions is followed, and the object is fetched when it is to go.
+
+use std::sync::Arc;
+
+use kube::api::{Api, PartialObjectMeta};
+use kube::runtime::watcher;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{PAGE, Sink, Synced, follow};
+use crate::action::labels::{TERMINATED, TERMINATION_STATUS};
+use crate::action::{FINALIZER, TaskAction};
+use crate::controller::memory::{ActionKey, Memory};
+use crate::controller::queue::Queue;
+
+/// The name of this watch in readiness and metrics.
+pub const NAME: &str = "ended-taskactions";
+
+/// Follows ended actions, and brings those that are being deleted back into the memory for their last round.
+pub async fn run(
+    client: kube::Client,
+    memory: Arc<Memory>,
+    queue: Arc<Queue>,
+    synced: Synced,
+    cancel: CancellationToken,
+) {
+    let api: Api<PartialObjectMeta<TaskAction>> = Api::all(client.clone());
+    let selector = format!("{TERMINATION_STATUS}={TERMINATED}");
+    let config = watcher::Config::default().labels(&selector).page_size(PAGE);
+    let (leaving, queue_of_leaving) = mpsc::unbounded_channel();
+    let fetch = fetch(client, Arc::clone(&memory), queue, queue_of_leaving);
+    let sink = Ended { memory, leaving };
+    tokio::select! {
+        () = follow(NAME, watcher(api, config), sink, synced, cancel) => {}
+        () = fetch => {}
+    }
+}
+
+struct Ended {
+    memory: Arc<Memory>,
+    leaving: mpsc::UnboundedSender<ActionKey>,
+}
+
+impl Sink<PartialObjectMeta<TaskAction>> for Ended {
+    fn seen(&mut self, object: PartialObjectMeta<TaskAction>, _listed: bool) {
+        let finalizers = object.metadata.finalizers.as_deref().unwrap_or_default();
+        let ours = finalizers.iter().any(|name| name == FINALIZER);
+        if ours && object.metadata.deletion_timestamp.is_some() {
+            // The receiver lives as long as this sink; if it is gone, so are we.
+            let _ = self.leaving.send(ActionKey::of(&object.metadata));
+        }
+    }
+
+    fn restarted(&mut self) {}
+
+    fn listed(&mut self) {}
+
+    fn gone(&mut self, object: PartialObjectMeta<TaskAction>) {
+        self.memory.remove(&ActionKey::of(&object.metadata));
+    }
+}
+
+async fn fetch(
+    client: kube::Client,
+    memory: Arc<Memory>,
+    queue: Arc<Queue>,
+    mut leaving: mpsc::UnboundedReceiver<ActionKey>,
+) {
+    while let Some(key) = leaving.recv().await {
+        let api: Api<TaskAction> = Api::namespaced(client.clone(), &key.namespace);
+        match api.get_opt(&key.name).await {
+            Ok(Some(object)) => {
+                if memory.observe(object) {
+                    queue.wake(&key);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                // The watch does not tell again, so this is where it must be tried again.
+                tracing::warn!(namespace = %key.namespace, name = %key.name, %error, "failed to fetch an ended action");
+                let again = leaving_again(client.clone(), Arc::clone(&memory), Arc::clone(&queue), key);
+                tokio::spawn(again);
+            }
+        }
+    }
+}
+
+/// Tries a fetch until it is answered.
+async fn leaving_again(client: kube::Client, memory: Arc<Memory>, queue: Arc<Queue>, key: ActionKey) {
+    let api: Api<TaskAction> = Api::namespaced(client, &key.namespace);
+    loop {
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        match api.get_opt(&key.name).await {
+            Ok(Some(object)) => {
+                if memory.observe(object) {
+                    queue.wake(&key);
+                }
+                return;
+            }
+            Ok(None) => return,
+            Err(error) => tracing::debug!(%error, "the API server still does not answer"),
+        }
+    }
+}

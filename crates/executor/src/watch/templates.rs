@@ -1,0 +1,87 @@
+//! Pod templates of the cluster, as one snapshot that builds are made from.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use aileron_machinery::PodTemplates;
+use k8s_openapi::api::core::v1::PodTemplate;
+use kube::api::Api;
+use kube::runtime::watcher;
+use tokio_util::sync::CancellationToken;
+
+use super::{PAGE, Sink, Synced, follow};
+
+/// The name of this watch in readiness and metrics.
+pub const NAME: &str = "podtemplates";
+
+/// The current snapshot.
+pub struct TemplateCache {
+    current: RwLock<Arc<PodTemplates>>,
+}
+
+impl TemplateCache {
+    /// None yet; templates that a namespace does not have are taken from the default one.
+    pub fn new(default_namespace: &str) -> Self {
+        Self { current: RwLock::new(Arc::new(PodTemplates::new(default_namespace))) }
+    }
+
+    /// The templates as they are now.
+    pub fn snapshot(&self) -> Arc<PodTemplates> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn replace(&self, templates: PodTemplates) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(templates);
+    }
+}
+
+/// Follows all pod templates.
+pub async fn run(
+    client: kube::Client,
+    cache: Arc<TemplateCache>,
+    default_namespace: String,
+    synced: Synced,
+    cancel: CancellationToken,
+) {
+    let api: Api<PodTemplate> = Api::all(client);
+    let config = watcher::Config::default().page_size(PAGE);
+    let sink = Templates { cache, default_namespace, listing: None };
+    follow(NAME, watcher(api, config), sink, synced, cancel).await;
+}
+
+struct Templates {
+    cache: Arc<TemplateCache>,
+    default_namespace: String,
+    listing: Option<PodTemplates>,
+}
+
+impl Sink<PodTemplate> for Templates {
+    fn seen(&mut self, mut template: PodTemplate, listed: bool) {
+        template.metadata.managed_fields = None;
+        match &mut self.listing {
+            Some(listing) if listed => listing.insert(template),
+            _ => {
+                let mut templates = PodTemplates::clone(&self.cache.snapshot());
+                templates.insert(template);
+                self.cache.replace(templates);
+            }
+        }
+    }
+
+    fn restarted(&mut self) {
+        self.listing = Some(PodTemplates::new(self.default_namespace.clone()));
+    }
+
+    fn listed(&mut self) {
+        if let Some(listing) = self.listing.take() {
+            self.cache.replace(listing);
+        }
+    }
+
+    fn gone(&mut self, template: PodTemplate) {
+        let namespace = template.metadata.namespace.as_deref().unwrap_or_default();
+        let name = template.metadata.name.as_deref().unwrap_or_default();
+        let mut templates = PodTemplates::clone(&self.cache.snapshot());
+        templates.remove(namespace, name);
+        self.cache.replace(templates);
+    }
+}

@@ -1,0 +1,30 @@
+//! Flyte's wire messages that Aileron speaks.
+//!
+//! The `.proto` files of this crate are our own text with Flyte's names and numbers; `tests/descriptors.rs` compares
+//! every one of them with the descriptors that Flyte publishes. Types are generated at build time without protoc.
+//!
+//! - [`flyteidl2`]: the messages, one module per protobuf package. Map fields are ordered, so equal messages have
+//!   equal bytes.
+//! - [`descriptors()`]: names, numbers and service methods at run time.
+//! - [`struct_to_json`] and [`json_to_struct`]: free-form settings.
+//! - [`message_from_struct`], [`message_from_json`], [`message_to_json`], [`message_to_struct`]: typed settings.
+
+mod descriptors;
+mod json;
+mod number;
+mod path;
+mod structs;
+
+/// The generated code. Its shape is prost's, so our own lints do not apply to it.
+#[allow(missing_docs, clippy::all, clippy::use_self, clippy::or_fun_call, rustdoc::all)]
+mod packages {
+    include!(concat!(env!("OUT_DIR"), "/packages.rs"));
+}
+
+pub use descriptors::descriptors;
+pub use json::{
+    FieldNames, JsonError, message_from_json, message_from_struct, message_to_json, message_to_json_named,
+    message_to_struct,
+};
+pub use packages::flyteidl2;
+pub use structs::{json_to_struct, struct_to_json};

@@ -1,0 +1,19 @@
+//! Kubernetes values with exact semantics, and nothing else: no cluster, no I/O, no Flyte.
+//!
+//! Two programs only agree on what a pod asks for when they agree on `1.5Gi`, on which strings are names and on
+//! what merging two pod specs means. Each module here is one such agreement, checked against the Go libraries that
+//! every Kubernetes component links:
+//!
+//! * [`digest`]: short digests in letters that names may hold
+//! * [`quantity`]: amounts of a resource, their arithmetic and their text
+//! * [`names`]: DNS-1123 names and label values, validation and conversion
+//! * [`selector`]: label and field selectors
+//! * [`duration`]: durations as Go writes them
+//! * [`merge`]: the overlay rules of pod templates
+
+pub mod digest;
+pub mod duration;
+pub mod merge;
+pub mod names;
+pub mod quantity;
+pub mod selector;

@@ -1,0 +1,211 @@
+//! Placeholders in commands and arguments of a task: `{{.input}}`, `{{ .outputPrefix }}`, `{{$inputs.x}}`.
+//!
+//! Names are matched without regard to case; a placeholder nobody knows stays as it is. Mirrors `template.Render`.
+//!
+//! # Differs from upstream
+//!
+//! Values are inserted as they are. Upstream takes `$1` in a path for a reference to a group of its regular
+//! expression, and loses it.
+
+mod literal;
+mod msgpack;
+
+use aileron_idl::flyteidl2::core::LiteralMap;
+pub use literal::LiteralError;
+
+/// What placeholders stand for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArgumentContext<'a> {
+    /// `{{.input}}`: the file of the inputs.
+    pub input_path: &'a str,
+    /// `{{.inputPrefix}}`: the directory of the inputs.
+    pub input_prefix: &'a str,
+    /// `{{.outputPrefix}}`: where outputs go.
+    pub output_prefix: &'a str,
+    /// `{{.rawOutputDataPrefix}}`: where data behind outputs goes.
+    pub raw_output_prefix: &'a str,
+    /// `{{.checkpointOutputPrefix}}`: where checkpoints go.
+    pub checkpoint_prefix: &'a str,
+    /// `{{.prevCheckpointPrefix}}`: where the attempt before left its checkpoints; empty on the first attempt.
+    pub prev_checkpoint_prefix: &'a str,
+    /// The name of the attempt, from which `{{.perRetryUniqueKey}}` follows.
+    pub generated_name: &'a str,
+    /// `{{.taskTemplatePath}}`: where the task template can be read.
+    pub task_template_path: &'a str,
+    /// `{{.namespace}}`: the namespace of the pod.
+    pub namespace: &'a str,
+    /// `{{.inputs.x}}`: the inputs, `None` if they were not loaded.
+    pub inputs: Option<&'a LiteralMap>,
+}
+
+/// Why an argument could not be filled.
+#[derive(Debug, thiserror::Error)]
+pub enum ArgumentError {
+    /// An argument refers to an input, and inputs were not loaded.
+    #[error("unable to read inputs: argument {argument:?} needs them")]
+    InputsNeeded {
+        /// The argument.
+        argument: String,
+    },
+    /// References to inputs of one argument that have no value.
+    #[error("{}", numbered(.0))]
+    Inputs(Vec<InputError>),
+}
+
+/// A reference to an input that has no value.
+#[derive(Debug, thiserror::Error)]
+#[error("input template [{placeholder}]: {problem}")]
+pub struct InputError {
+    placeholder: String,
+    problem: InputProblem,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum InputProblem {
+    #[error("requested input is not found [{0}]")]
+    Missing(String),
+    #[error("failed to bind a value to inputName [{name}]: {source}")]
+    Unprintable { name: String, source: LiteralError },
+}
+
+/// A placeholder within a text.
+struct Placeholder<'a> {
+    start: usize,
+    end: usize,
+    name: &'a str,
+}
+
+/// Written in place of a previous checkpoint when there is none: two quotation marks, which the SDK understands.
+const NO_CHECKPOINT: &str = "\"\"";
+
+/// What the name of a reference to an input begins with.
+const INPUTS: &str = "inputs.";
+
+/// Whether any of the templates refers to the value of an input.
+///
+/// Only what is written counts: a path holding such a reference is not looked into, since it is not known yet.
+pub fn needs_inputs(templates: &[String]) -> bool {
+    templates.iter().any(|template| placeholders(template).any(|placeholder| input_name(placeholder.name).is_some()))
+}
+
+/// The templates with their placeholders filled.
+pub fn render(templates: &[String], cx: &ArgumentContext<'_>) -> Result<Vec<String>, ArgumentError> {
+    let unique_key = unique_key(cx.generated_name);
+    let prev_checkpoint = Some(cx.prev_checkpoint_prefix).filter(|prefix| !prefix.is_empty()).unwrap_or(NO_CHECKPOINT);
+    // One after the other, in upstream's order: a value may itself hold a placeholder of a later line, as paths with
+    // `{{.namespace}}` do.
+    let values = [
+        ("input", cx.input_path),
+        ("outputPrefix", cx.output_prefix),
+        ("inputPrefix", cx.input_prefix),
+        ("rawOutputDataPrefix", cx.raw_output_prefix),
+        ("prevCheckpointPrefix", prev_checkpoint),
+        ("checkpointOutputPrefix", cx.checkpoint_prefix),
+        ("perRetryUniqueKey", &unique_key),
+        ("taskTemplatePath", cx.task_template_path),
+        ("namespace", cx.namespace),
+    ];
+    templates
+        .iter()
+        .map(|template| {
+            let filled = values.iter().fold(template.clone(), |text, (name, value)| {
+                replace(&text, |placeholder| placeholder.name.eq_ignore_ascii_case(name).then(|| (*value).to_owned()))
+            });
+            fill_inputs(filled, cx.inputs)
+        })
+        .collect()
+}
+
+fn fill_inputs(text: String, inputs: Option<&LiteralMap>) -> Result<String, ArgumentError> {
+    if !placeholders(&text).any(|placeholder| input_name(placeholder.name).is_some()) {
+        return Ok(text);
+    }
+    let Some(inputs) = inputs else {
+        return Err(ArgumentError::InputsNeeded { argument: text });
+    };
+    // A task without any inputs keeps its text; upstream cannot tell "no inputs" from "nothing to replace".
+    if inputs.literals.is_empty() {
+        return Ok(text);
+    }
+    let mut errors = Vec::new();
+    let filled = replace(&text, |placeholder| {
+        let name = input_name(placeholder.name)?;
+        let value = match inputs.literals.get(name) {
+            None => Err(InputProblem::Missing(name.to_owned())),
+            Some(literal) => {
+                literal::print(literal).map_err(|source| InputProblem::Unprintable { name: name.to_owned(), source })
+            }
+        };
+        Some(value.unwrap_or_else(|problem| {
+            let placeholder = text[placeholder.start..placeholder.end].to_owned();
+            errors.push(InputError { placeholder, problem });
+            String::new()
+        }))
+    });
+    if errors.is_empty() { Ok(filled) } else { Err(ArgumentError::Inputs(errors)) }
+}
+
+fn input_name(name: &str) -> Option<&str> {
+    let (prefix, input) = name.split_at_checked(INPUTS.len())?;
+    (prefix.eq_ignore_ascii_case(INPUTS) && !input.is_empty()).then_some(input)
+}
+
+/// A name made of letters, digits and underscores: what may stand in a query or an identifier.
+fn unique_key(generated_name: &str) -> String {
+    let is_leading = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let rest = generated_name.trim_start_matches(|c| !is_leading(c));
+    let mut key = String::with_capacity(rest.len() + 1);
+    if rest.len() < generated_name.len() {
+        key.push('a');
+    }
+    let mut gap = false;
+    for c in rest.chars() {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            key.push(c);
+            gap = false;
+        } else if !gap {
+            key.push('_');
+            gap = true;
+        }
+    }
+    key
+}
+
+/// The text with those placeholders replaced that `value` has something for.
+fn replace(text: &str, mut value: impl FnMut(&Placeholder<'_>) -> Option<String>) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut copied = 0;
+    for placeholder in placeholders(text) {
+        // A placeholder may start inside one that was just replaced: `{{.a{{.b}}`.
+        if placeholder.start < copied {
+            continue;
+        }
+        if let Some(value) = value(&placeholder) {
+            filled.push_str(&text[copied..placeholder.start]);
+            filled.push_str(&value);
+            copied = placeholder.end;
+        }
+    }
+    filled.push_str(&text[copied..]);
+    filled
+}
+
+/// All places of the form `{{ .name }}` or `{{ $name }}`, in the order they start.
+fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
+    let is_space = |c: char| matches!(c, '\t' | '\n' | '\x0c' | '\r' | ' ');
+    let braces = text.as_bytes().windows(2).enumerate().filter(|(_, pair)| pair == b"{{").map(|(start, _)| start);
+    braces.filter_map(move |start| {
+        let inner = text[start + 2..].trim_start_matches(is_space).strip_prefix(['.', '$'])?;
+        let length = inner.find(|c| c == '}' || is_space(c))?;
+        let (name, rest) = inner.split_at(length);
+        let rest = rest.trim_start_matches(is_space).strip_prefix("}}")?;
+        (!name.is_empty()).then_some(Placeholder { start, end: text.len() - rest.len(), name })
+    })
+}
+
+fn numbered(errors: &[InputError]) -> String {
+    errors.iter().enumerate().map(|(index, error)| format!("{index}: {error}\r\n")).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! The `plugins.k8s` section: what every pod of the platform starts from.
+
+use std::collections::BTreeMap;
+
+use aileron_kubekit::duration::GoDuration;
+use aileron_kubekit::quantity::{Format, Quantity};
+use k8s_openapi::api::core::v1::{
+    Affinity, NodeSelectorRequirement, PodDNSConfig, PodSecurityContext, SecurityContext, Toleration,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::accelerators::{AcceleratorDeviceClass, default_classes, default_devices};
+use super::copilot::CoPilotConfig;
+use super::schema::{self, null_if_empty};
+
+/// Defaults for every pod the platform starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct K8sConfig {
+    /// Puts a finalizer on every resource when it is created and takes it away when the task has ended.
+    pub inject_finalizer: bool,
+    /// Annotations for every resource. Setting this replaces the default annotations.
+    #[serde(serialize_with = "null_if_empty")]
+    pub default_annotations: BTreeMap<String, String>,
+    /// Labels for every resource.
+    #[serde(serialize_with = "null_if_empty")]
+    pub default_labels: BTreeMap<String, String>,
+    /// Environment variables for every container. Write a list of one-entry maps to keep upper-case names.
+    #[serde(serialize_with = "null_if_empty")]
+    pub default_env_vars: BTreeMap<String, String>,
+    /// Environment variables for every container whose values are read from the executor's own environment: name in
+    /// the container, name in the executor.
+    #[serde(serialize_with = "null_if_empty")]
+    pub default_env_vars_from_env: BTreeMap<String, String>,
+    /// ConfigMaps whose entries become environment variables of every container.
+    #[serde(rename = "default-env-from-configmaps", serialize_with = "null_if_empty")]
+    pub default_env_from_config_maps: Vec<String>,
+    /// Secrets whose entries become environment variables of every container.
+    #[serde(serialize_with = "null_if_empty")]
+    pub default_env_from_secrets: Vec<String>,
+    /// CPU request of a container that states none.
+    #[schemars(schema_with = "schema::quantity")]
+    pub default_cpus: Quantity,
+    /// Memory request of a container that states none.
+    #[schemars(schema_with = "schema::quantity")]
+    pub default_memory: Quantity,
+    /// Tolerations for every pod.
+    #[serde(serialize_with = "null_if_empty")]
+    pub default_tolerations: Vec<Toleration>,
+    /// Node selector for every pod.
+    #[serde(serialize_with = "null_if_empty")]
+    pub default_node_selector: BTreeMap<String, String>,
+    /// Affinity for every pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_affinity: Option<Affinity>,
+    /// Scheduler for every pod; empty means the cluster's default.
+    pub scheduler_name: String,
+    /// Tolerations for interruptible pods.
+    #[serde(serialize_with = "null_if_empty")]
+    pub interruptible_tolerations: Vec<Toleration>,
+    /// Node selector for interruptible pods. Deprecated: use the requirements.
+    #[serde(serialize_with = "null_if_empty")]
+    pub interruptible_node_selector: BTreeMap<String, String>,
+    /// Node selector requirement for interruptible pods.
+    pub interruptible_node_selector_requirement: Option<NodeSelectorRequirement>,
+    /// Node selector requirement for pods that must not be interrupted.
+    pub non_interruptible_node_selector_requirement: Option<NodeSelectorRequirement>,
+    /// Tolerations for pods that request a resource, keyed by the resource's name.
+    #[serde(serialize_with = "null_if_empty")]
+    pub resource_tolerations: BTreeMap<String, Vec<Toleration>>,
+    /// Containers that move data for tasks without an SDK inside.
+    pub co_pilot: CoPilotConfig,
+    /// Deletes a task's resource when the task has ended. Nothing is left behind, and log links into the cluster die
+    /// with it.
+    pub delete_resource_on_finalize: bool,
+    /// How long a container may report CreateContainerError before the task fails.
+    #[schemars(schema_with = "schema::duration")]
+    pub create_container_error_grace_period: GoDuration,
+    /// How long a container may report CreateContainerConfigError before the task fails.
+    #[schemars(schema_with = "schema::duration")]
+    pub create_container_config_error_grace_period: GoDuration,
+    /// How long a container may report ImagePullBackOff before the task fails.
+    #[schemars(schema_with = "schema::duration")]
+    pub image_pull_backoff_grace_period: GoDuration,
+    /// Image pull policy of every container: `Always`, `IfNotPresent`, `Never`, or empty for the cluster's default.
+    pub image_pull_policy: String,
+    /// How long a pod may be pending before the task fails; 0 means for ever.
+    #[schemars(schema_with = "schema::duration")]
+    pub pod_pending_timeout: GoDuration,
+    /// Node label that names the GPU device.
+    pub gpu_device_node_label: String,
+    /// Node label that names the size of a GPU partition.
+    pub gpu_partition_size_node_label: String,
+    /// Requirement that selects nodes with whole GPUs; absent means that the partition label must not exist.
+    pub gpu_unpartitioned_node_selector_requirement: Option<NodeSelectorRequirement>,
+    /// Toleration for nodes with whole GPUs.
+    pub gpu_unpartitioned_toleration: Option<Toleration>,
+    /// Resource name of a GPU. Deprecated: use `accelerator-device-classes`.
+    pub gpu_resource_name: String,
+    /// Device names as users write them, and the node label values they stand for. Setting this replaces the list.
+    #[serde(serialize_with = "null_if_empty")]
+    pub accelerator_devices: BTreeMap<String, String>,
+    /// Settings of each class of accelerators (`NVIDIA_GPU`, `GOOGLE_TPU`, `AMAZON_NEURON`, `AMD_GPU`, `HABANA_GAUDI`;
+    /// any letter case). Setting this replaces the list.
+    #[serde(serialize_with = "null_if_empty")]
+    pub accelerator_device_classes: BTreeMap<String, AcceleratorDeviceClass>,
+    /// Security context of every pod.
+    pub default_pod_security_context: Option<PodSecurityContext>,
+    /// Security context of every main container.
+    pub default_security_context: Option<SecurityContext>,
+    /// Runs every pod in the host's network.
+    pub enable_host_networking_pod: Option<bool>,
+    /// DNS settings of every pod.
+    #[serde(rename = "default-pod-dns-config")]
+    pub default_pod_dns_config: Option<PodDNSConfig>,
+    /// PodTemplate that every pod starts from, looked up in the task's namespace and then in the executor's.
+    pub default_pod_template_name: String,
+    /// How often pod templates are listed anew.
+    #[schemars(schema_with = "schema::duration")]
+    pub default_pod_template_resync: GoDuration,
+    /// Passes Kubernetes events of a task's objects on to its history.
+    pub send_object_events: bool,
+    /// First delay between attempts to update a resource, in milliseconds; it doubles with every attempt.
+    pub update_base_backoff_duration: i64,
+    /// How often updating a resource is tried again.
+    pub update_backoff_retries: i64,
+    /// Extended resources for which a pod that requests them gets a toleration of the same name.
+    pub add_tolerations_for_extended_resources: Vec<String>,
+    /// Creates resources without an owner reference to their TaskAction.
+    pub disable_inject_owner_references: bool,
+}
+
+/// Three minutes: registries and kubelets recover from most hiccups in that time.
+const GRACE_PERIOD_SECONDS: i64 = 180;
+
+/// Bytes in `1Gi`, the memory of a container that asks for none.
+const GIBIBYTE: i64 = 1 << 30;
+
+impl Default for K8sConfig {
+    fn default() -> Self {
+        Self {
+            inject_finalizer: false,
+            // A pod with work in progress must not be moved by the cluster autoscaler.
+            default_annotations: BTreeMap::from([(
+                "cluster-autoscaler.kubernetes.io/safe-to-evict".to_owned(),
+                "false".to_owned(),
+            )]),
+            default_labels: BTreeMap::new(),
+            default_env_vars: BTreeMap::new(),
+            default_env_vars_from_env: BTreeMap::new(),
+            default_env_from_config_maps: Vec::new(),
+            default_env_from_secrets: Vec::new(),
+            default_cpus: Quantity::new(1, Format::DecimalSi),
+            default_memory: Quantity::new(GIBIBYTE, Format::BinarySi),
+            default_tolerations: Vec::new(),
+            default_node_selector: BTreeMap::new(),
+            default_affinity: None,
+            scheduler_name: String::new(),
+            interruptible_tolerations: Vec::new(),
+            interruptible_node_selector: BTreeMap::new(),
+            interruptible_node_selector_requirement: None,
+            non_interruptible_node_selector_requirement: None,
+            resource_tolerations: BTreeMap::new(),
+            co_pilot: CoPilotConfig::default(),
+            delete_resource_on_finalize: false,
+            create_container_error_grace_period: GoDuration::from_secs(GRACE_PERIOD_SECONDS),
+            create_container_config_error_grace_period: GoDuration::default(),
+            image_pull_backoff_grace_period: GoDuration::from_secs(GRACE_PERIOD_SECONDS),
+            image_pull_policy: String::new(),
+            pod_pending_timeout: GoDuration::default(),
+            gpu_device_node_label: "k8s.amazonaws.com/accelerator".into(),
+            gpu_partition_size_node_label: "k8s.amazonaws.com/gpu-partition-size".into(),
+            gpu_unpartitioned_node_selector_requirement: None,
+            gpu_unpartitioned_toleration: None,
+            gpu_resource_name: "nvidia.com/gpu".into(),
+            accelerator_devices: default_devices(),
+            accelerator_device_classes: default_classes(),
+            default_pod_security_context: None,
+            default_security_context: None,
+            enable_host_networking_pod: None,
+            default_pod_dns_config: None,
+            default_pod_template_name: String::new(),
+            default_pod_template_resync: GoDuration::from_secs(30),
+            send_object_events: false,
+            update_base_backoff_duration: 10,
+            update_backoff_retries: 5,
+            add_tolerations_for_extended_resources: Vec::new(),
+            disable_inject_owner_references: false,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The `logger` section.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is logged and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoggerConfig {
+    /// Adds the source file and line to every log record.
+    #[serde(rename = "show-source")]
+    pub show_source: bool,
+    /// Writes no logs at all. Meant for benchmarks and tests.
+    pub mute: bool,
+    /// The most detailed level that is written: 0 panic, 1 fatal, 2 error, 3 warning, 4 info, 5 debug. The value is also
+    /// handed to co-pilot containers.
+    pub level: i64,
+    /// The shape of a log record.
+    pub formatter: FormatterConfig,
+}
+
+/// The shape of a log record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FormatterConfig {
+    /// `json`, `text` or `gcp`.
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+/// Upstream's numbering puts warnings at 3.
+const WARN_LEVEL: i64 = 3;
+
+impl Default for LoggerConfig {
+    fn default() -> Self {
+        Self { show_source: false, mute: false, level: WARN_LEVEL, formatter: FormatterConfig::default() }
+    }
+}
+
+impl Default for FormatterConfig {
+    fn default() -> Self {
+        Self { kind: "json".into() }
+    }
+}

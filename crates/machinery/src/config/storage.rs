@@ -1,0 +1,161 @@
+//! The `storage` section. It is also the shape of co-pilot's storage override, which is why it lives here.
+
+use std::collections::BTreeMap;
+
+use aileron_kubekit::duration::GoDuration;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::schema::{self, is_default, null_if_empty};
+
+/// Where inputs, outputs and error documents are kept.
+///
+/// The plain default is Go's zero value, the start of an override; [`StorageConfig::standard`] is what the `storage`
+/// section starts from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct StorageConfig {
+    /// Kind of store: `stow`, `s3`, `minio`, `local`, `mem` or `redis`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The object store behind type `stow`.
+    pub stow: StowConfig,
+    /// The Redis server behind type `redis`.
+    pub redis: RedisConfig,
+    /// The bucket (container) that relative references live in.
+    pub container: String,
+    /// Allows reading and writing buckets other than `container`.
+    #[serde(rename = "enable-multicontainer")]
+    pub enable_multicontainer: bool,
+    /// Settings for single URL schemes (`s3`, `gs`, `abfs`, `redis`, ...), keyed by scheme. A scheme that is not listed
+    /// uses the credentials of the surroundings.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub schemes: BTreeMap<String, SchemeConfig>,
+    /// In-memory cache of small objects.
+    pub cache: CachingConfig,
+    /// Bounds on what is read.
+    pub limits: LimitsConfig,
+    /// The HTTP client that talks to the store.
+    #[serde(rename = "defaultHttpClient")]
+    pub default_http_client: HttpClientConfig,
+    /// Settings for signed URLs.
+    #[serde(rename = "signedUrl")]
+    pub signed_url: SignedUrlConfig,
+}
+
+/// An object store: its kind and its settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct StowConfig {
+    /// `s3`, `google`, `azure`, `local`, `oracle` or `swift`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Settings of that kind, for example `region`, `endpoint`, `auth_type`, `access_key_id`, `secret_key`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub config: BTreeMap<String, String>,
+}
+
+/// Settings for one URL scheme.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SchemeConfig {
+    /// Kind of object store; empty means the one that belongs to the scheme.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Settings of that kind; empty means the credentials of the surroundings.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub config: BTreeMap<String, String>,
+    /// The Redis server when the scheme is `redis`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis: Option<RedisConfig>,
+}
+
+/// A Redis server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RedisConfig {
+    /// `host:port` of the server.
+    pub addr: String,
+    /// User name, if the server wants one.
+    pub username: String,
+    /// Password, if the server wants one.
+    pub password: String,
+    /// Number of the database.
+    pub db: i64,
+}
+
+/// In-memory cache of small objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CachingConfig {
+    /// Size of the cache in megabytes; 0 switches it off.
+    pub max_size_mbs: i64,
+    /// Garbage-collection target of upstream's runtime; read for compatibility and without effect here.
+    pub target_gc_percent: i64,
+}
+
+/// Bounds on what is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Largest object that may be downloaded, in megabytes; 0 means no bound.
+    #[serde(rename = "maxDownloadMBs")]
+    pub max_download_mbs: i64,
+}
+
+/// The HTTP client that talks to the store.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpClientConfig {
+    /// Headers added to every request.
+    #[serde(serialize_with = "null_if_empty")]
+    pub headers: BTreeMap<String, Vec<String>>,
+    /// Time limit of one request; 0 means none.
+    #[schemars(schema_with = "schema::duration")]
+    pub timeout: GoDuration,
+    /// Most idle connections in all; 0 means the client's own default.
+    pub max_idle_conns: i64,
+    /// Most idle connections per host; 0 means the client's own default.
+    pub max_idle_conns_per_host: i64,
+    /// Most connections per host; 0 means no bound.
+    pub max_conns_per_host: i64,
+    /// How long an idle connection stays open; 0 means the client's own default.
+    #[schemars(schema_with = "schema::duration")]
+    pub idle_conn_timeout: GoDuration,
+}
+
+/// Settings for signed URLs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct SignedUrlConfig {
+    /// Object store settings that differ when URLs are signed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub stow_config_override: BTreeMap<String, String>,
+}
+
+/// Upstream keeps many idle connections because one process talks to one store.
+const MAX_IDLE_CONNECTIONS: i64 = 1024;
+/// Inputs and error documents larger than this are a mistake; outputs are not read at all.
+const MAX_DOWNLOAD_MBS: i64 = 2;
+
+impl StorageConfig {
+    /// An S3 store in `us-east-1`: what the `storage` section holds when nothing is configured.
+    #[must_use]
+    pub fn standard() -> Self {
+        Self {
+            kind: "stow".into(),
+            stow: StowConfig {
+                kind: "s3".into(),
+                config: BTreeMap::from([("region".to_owned(), "us-east-1".to_owned())]),
+            },
+            limits: LimitsConfig { max_download_mbs: MAX_DOWNLOAD_MBS },
+            default_http_client: HttpClientConfig {
+                max_idle_conns: MAX_IDLE_CONNECTIONS,
+                max_idle_conns_per_host: MAX_IDLE_CONNECTIONS,
+                idle_conn_timeout: GoDuration::from_secs(90),
+                ..HttpClientConfig::default()
+            },
+            ..Self::default()
+        }
+    }
+}

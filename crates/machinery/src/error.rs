@@ -1,0 +1,108 @@
+//! What a plugin may return instead of an object or a phase.
+
+/// Codes that callers and users know by name. Mirrors `flyteplugins/go/tasks/errors`.
+pub mod code {
+    /// The task's definition cannot work; the same input fails the same way, so it is never retried.
+    pub const BAD_TASK_SPECIFICATION: &str = "BadTaskSpecification";
+    /// Something the task carries is too large to hand on; never retried.
+    pub const METADATA_TOO_LARGE: &str = "MetadataTooLarge";
+    /// The stored plugin state cannot be read.
+    pub const CORRUPTED_PLUGIN_STATE: &str = "CorruptedPluginState";
+    /// A call to the cluster or a service failed.
+    pub const RUNTIME_FAILURE: &str = "RuntimeFailure";
+    /// A service below could not do its part.
+    pub const DOWNSTREAM_SYSTEM_ERROR: &str = "DownstreamSystemError";
+    /// The task's own metadata could not be read.
+    pub const METADATA_ACCESS_FAILED: &str = "MetadataAccessFailed";
+}
+
+/// A plugin could not compute its answer.
+///
+/// The text reads as upstream's does, because it ends in stored statuses: `[code] message`, and after it the cause.
+#[derive(Debug)]
+pub struct PluginError {
+    code: String,
+    message: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl PluginError {
+    /// An error with a code.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), source: None }
+    }
+
+    /// An error with a code and the error that led to it.
+    pub fn caused_by(
+        code: impl Into<String>,
+        message: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { code: code.into(), message: message.into(), source: Some(source.into()) }
+    }
+
+    /// An error that carries no code, only a text.
+    pub fn uncoded(message: impl Into<String>) -> Self {
+        Self { code: String::new(), message: message.into(), source: None }
+    }
+
+    /// The task's definition cannot work.
+    pub fn bad_task_specification(message: impl Into<String>) -> Self {
+        Self::new(code::BAD_TASK_SPECIFICATION, message)
+    }
+
+    /// The stable code, empty if the error has none.
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// The first code, here or among the causes, that says trying again is useless.
+    pub fn non_retryable_code(&self) -> Option<&str> {
+        if [code::BAD_TASK_SPECIFICATION, code::METADATA_TOO_LARGE].contains(&self.code.as_str()) {
+            return Some(&self.code);
+        }
+        let mut next = std::error::Error::source(self);
+        while let Some(error) = next {
+            if let Some(inner) = error.downcast_ref::<Self>() {
+                return inner.non_retryable_code();
+            }
+            next = error.source();
+        }
+        None
+    }
+}
+
+impl std::fmt::Display for PluginError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.source, self.code.is_empty()) {
+            (Some(source), _) => write!(f, "[{}] {}, caused by: {source}", self.code, self.message),
+            (None, false) => write!(f, "[{}] {}", self.code, self.message),
+            (None, true) => f.write_str(&self.message),
+        }
+    }
+}
+
+impl std::error::Error for PluginError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_stands_in_front_of_the_message() {
+        assert_eq!(PluginError::bad_task_specification("no image").to_string(), "[BadTaskSpecification] no image");
+        assert_eq!(PluginError::uncoded("plain").to_string(), "plain");
+        assert_eq!(PluginError::caused_by("", "failed", "why").to_string(), "[] failed, caused by: why");
+    }
+
+    #[test]
+    fn a_non_retryable_code_is_found_below_a_wrapper() {
+        let wrapped = PluginError::caused_by("Outer", "x", PluginError::bad_task_specification("y"));
+        assert_eq!(wrapped.non_retryable_code(), Some("BadTaskSpecification"));
+        assert_eq!(PluginError::new("Outer", "x").non_retryable_code(), None);
+    }
+}

@@ -1,0 +1,23 @@
+//! What the platform brings to every task: configuration and cluster-wide defaults, as values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::PodTemplates;
+use crate::config::{K8sConfig, LogConfig};
+use crate::pod::CopilotStorage;
+
+/// Everything a plugin may know about the installation it runs in. Cheap to clone; never changed in place.
+#[derive(Clone, Debug, Default)]
+pub struct Platform {
+    /// Section `plugins.k8s`.
+    pub k8s: Arc<K8sConfig>,
+    /// Section `plugins.logs`.
+    pub logs: Arc<LogConfig>,
+    /// The pod templates seen in the cluster.
+    pub pod_templates: Arc<PodTemplates>,
+    /// How a co-pilot container reaches the same storage as the executor.
+    pub copilot_storage: Arc<CopilotStorage>,
+    /// The executor's own environment, for `default-env-vars-from-env`.
+    pub environment: Arc<BTreeMap<String, String>>,
+}

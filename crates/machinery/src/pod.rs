@@ -1,0 +1,40 @@
+//! Pods: how they are built from a task, and how they are read.
+//!
+//! Building is a list of small named layers, see [`layers`]. The other modules are what the layers are made of, each
+//! one idea; plugins whose objects contain pods use them directly.
+
+pub mod accelerator;
+pub mod affinity;
+mod arguments;
+mod base_template;
+pub mod container;
+mod copilot;
+pub mod decode;
+mod draft;
+pub mod environment;
+pub mod extended_resources;
+mod fields;
+pub mod layers;
+pub mod log_context;
+pub mod merge;
+mod overlay;
+pub mod phase;
+mod platform_defaults;
+pub mod resources;
+mod service_account;
+pub mod shared_memory;
+mod source;
+pub mod times;
+pub mod tolerations;
+pub mod vscode;
+
+pub use arguments::needs_inputs;
+pub use base_template::find_base_template;
+pub use copilot::CopilotStorage;
+pub use draft::PodDraft;
+pub use layers::{LayerContext, PodLayer, PodOptions, build_pod};
+pub use service_account::service_account;
+pub use source::SIDECAR_TASK_TYPE;
+
+/// The annotation of a pod, and the template's configuration key, that names the container whose end ends the task.
+pub const PRIMARY_CONTAINER_KEY: &str = phase::PRIMARY_CONTAINER_ANNOTATION;

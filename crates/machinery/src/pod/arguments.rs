@@ -1,0 +1,67 @@
+//! Placeholders in commands and arguments of containers.
+
+use aileron_idl::flyteidl2::core::task_template::Target;
+use k8s_openapi::api::core::v1::Container;
+use prost_types::Struct;
+use prost_types::value::Kind;
+
+use crate::arguments::{ArgumentContext, ArgumentError, needs_inputs as any_needs_inputs, render as render_all};
+use crate::{PluginError, TaskContext};
+
+/// Fills the placeholders of a container's command and arguments.
+pub(super) fn render(container: &mut Container, task: &TaskContext) -> Result<(), PluginError> {
+    let (input_path, checkpoint_prefix) = (task.paths.input_path(), task.paths.checkpoint_prefix());
+    let cx = ArgumentContext {
+        input_path: &input_path,
+        input_prefix: &task.paths.input_prefix,
+        output_prefix: &task.paths.output_prefix,
+        raw_output_prefix: &task.paths.raw_output_prefix,
+        checkpoint_prefix: &checkpoint_prefix,
+        prev_checkpoint_prefix: &task.paths.prev_checkpoint_prefix,
+        generated_name: &task.metadata.id.generated_name,
+        task_template_path: &task.paths.task_template_path,
+        namespace: &task.metadata.namespace,
+        inputs: task.inputs.as_deref(),
+    };
+    for templates in [&mut container.command, &mut container.args].into_iter().flatten() {
+        *templates = render_all(templates, &cx).map_err(|error| refusal(&error, &input_path))?;
+    }
+    Ok(())
+}
+
+/// Inputs were fetched before the pod is built if it needs them; that they are missing means that there is no such file.
+fn refusal(error: &ArgumentError, input_path: &str) -> PluginError {
+    match error {
+        ArgumentError::InputsNeeded { .. } => PluginError::uncoded(format!(
+            "unable to read inputs: [READ_FAILED] failed to read data from dataDir [{input_path}]., \
+             caused by: path:{input_path}: file does not exist"
+        )),
+        ArgumentError::Inputs(_) => PluginError::uncoded(error.to_string()),
+    }
+}
+
+/// Whether a pod of the task can only be built with its inputs at hand.
+pub fn needs_inputs(task: &TaskContext) -> bool {
+    let template = &task.template;
+    let in_target = match &template.target {
+        Some(Target::Container(container)) => any_needs_inputs(&container.command) || any_needs_inputs(&container.args),
+        Some(Target::K8sPod(pod)) => pod.pod_spec.as_ref().is_some_and(mentions_inputs),
+        Some(Target::Sql(_)) | None => false,
+    };
+    let override_spec = task.metadata.overrides.pod_template.as_ref().and_then(|pod| pod.pod_spec.as_ref());
+    in_target || template.custom.as_ref().is_some_and(mentions_inputs) || override_spec.is_some_and(mentions_inputs)
+}
+
+/// Looks at every text: fetching inputs for one that is not an argument costs a little, missing one the task.
+fn mentions_inputs(fields: &Struct) -> bool {
+    fields.fields.values().any(value_mentions_inputs)
+}
+
+fn value_mentions_inputs(value: &prost_types::Value) -> bool {
+    match &value.kind {
+        Some(Kind::StringValue(text)) => any_needs_inputs(std::slice::from_ref(text)),
+        Some(Kind::ListValue(list)) => list.values.iter().any(value_mentions_inputs),
+        Some(Kind::StructValue(fields)) => mentions_inputs(fields),
+        _ => false,
+    }
+}

@@ -1,0 +1,40 @@
+//! A pod in the making.
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::PluginError;
+
+/// A pod while layers are applied to it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodDraft {
+    /// Labels and annotations.
+    pub metadata: ObjectMeta,
+    /// The spec.
+    pub spec: PodSpec,
+    /// Name of the container that runs the task; the others only help.
+    pub primary_container: String,
+}
+
+impl PodDraft {
+    /// The container that runs the task.
+    pub fn primary(&mut self) -> Result<&mut Container, PluginError> {
+        let name = &self.primary_container;
+        // Of several with the name the last one, as upstream; the API server refuses such a pod anyway.
+        self.spec.containers.iter_mut().rfind(|container| container.name == *name).ok_or_else(|| {
+            PluginError::bad_task_specification(format!(
+                "invalid TaskSpecification, primary container [{name}] not defined"
+            ))
+        })
+    }
+
+    /// Adds a label, over one of the same name.
+    pub fn label(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.metadata.labels.get_or_insert_default().insert(name.into(), value.into());
+    }
+
+    /// Adds an annotation, over one of the same name.
+    pub fn annotate(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.metadata.annotations.get_or_insert_default().insert(name.into(), value.into());
+    }
+}

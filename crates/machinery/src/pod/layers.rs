@@ -1,0 +1,214 @@
+//! The order in which a pod is built.
+//!
+//! A pod is what a list of named layers makes of an empty [`PodDraft`]. Each layer is a plain function that sees the
+//! draft and the task; whoever wants to know where a field comes from runs the same list and looks after each layer
+//! ([`apply_observed`]).
+
+use std::iter;
+
+use aileron_idl::flyteidl2::core::ExtendedResources;
+use aileron_idl::flyteidl2::core::gpu_accelerator::PartitionSizeValue;
+use k8s_openapi::api::core::v1::ResourceRequirements;
+
+use super::accelerator::{PARTITION_SLICES_LABEL, apply_node_selectors, partition_slices};
+use super::container::settle_resources;
+use super::platform_defaults as defaults;
+use super::resources::ResourceMode;
+use super::shared_memory::apply_shared_memory;
+use super::tolerations::add_tolerations_for_extended_resources;
+use super::{PodDraft, arguments, base_template, copilot, environment, extended_resources, source};
+use crate::config::K8sConfig;
+use crate::{PluginError, TaskContext};
+
+/// What differs between several pods of one task, as operators' tasks have them; absent means what the task says.
+///
+/// Mirrors `flytek8s.NewPluginTaskExecutionContext` and its options.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodOptions {
+    /// Resources of the primary container.
+    pub resources: Option<ResourceRequirements>,
+    /// Accelerators and shared memory.
+    pub extended_resources: Option<ExtendedResources>,
+    /// May run on machines that can be taken away.
+    pub interruptible: Option<bool>,
+}
+
+/// What a layer may look at.
+#[derive(Clone, Debug)]
+pub struct LayerContext<'a> {
+    /// The task.
+    pub task: &'a TaskContext,
+    /// May run on machines that can be taken away.
+    pub interruptible: bool,
+    /// Accelerators and shared memory, overrides applied.
+    pub extended_resources: ExtendedResources,
+    resources: Option<ResourceRequirements>,
+}
+
+/// One step of building a pod.
+#[derive(Clone, Copy, Debug)]
+pub struct PodLayer {
+    /// What it is called when asked where a field comes from.
+    pub name: &'static str,
+    /// What it does.
+    pub apply: fn(&mut PodDraft, &LayerContext<'_>) -> Result<(), PluginError>,
+}
+
+impl<'a> LayerContext<'a> {
+    /// The task as it stands, but for the options.
+    pub fn new(task: &'a TaskContext, options: PodOptions) -> Self {
+        let overrides = &task.metadata.overrides;
+        let extended = options.extended_resources.as_ref().or(overrides.extended_resources.as_ref());
+        Self {
+            task,
+            interruptible: options.interruptible.unwrap_or(task.metadata.interruptible),
+            extended_resources: extended_resources::apply_overrides(
+                task.template.extended_resources.as_ref(),
+                extended,
+            ),
+            resources: options.resources,
+        }
+    }
+
+    /// Section `plugins.k8s`.
+    pub fn config(&self) -> &'a K8sConfig {
+        &self.task.platform.k8s
+    }
+
+    /// Resources decided for the primary container, over what the template says.
+    pub fn resources(&self) -> Option<&ResourceRequirements> {
+        self.resources.as_ref().or(self.task.metadata.overrides.resources.as_ref())
+    }
+}
+
+/// The pod as the template's target describes it.
+pub const TASK_TARGET: PodLayer = PodLayer { name: "task target", apply: source::task_target };
+
+/// The pod as the template describes it, in its target or, for older sidecar tasks, elsewhere.
+pub const TASK_TARGET_OR_SIDECAR: PodLayer = PodLayer { name: "task target", apply: source::task_target_or_sidecar };
+
+/// Tolerations named like the extended resources that the pod requests.
+pub const EXTENDED_RESOURCE_TOLERATIONS: PodLayer =
+    PodLayer { name: "extended resource tolerations", apply: extended_resource_tolerations };
+
+/// Everything the platform does to any pod of a task. Mirrors `flytek8s.ApplyFlytePodConfiguration`.
+pub const PLATFORM_LAYERS: &[PodLayer] = &[
+    PodLayer { name: "arguments", apply: arguments },
+    PodLayer { name: "environment", apply: environment },
+    PodLayer { name: "resources", apply: resources },
+    PodLayer { name: "co-pilot", apply: co_pilot },
+    PodLayer { name: "restart policy", apply: defaults::restart_policy },
+    PodLayer { name: "tolerations", apply: defaults::tolerations },
+    PodLayer { name: "service account", apply: defaults::service_account },
+    PodLayer { name: "scheduler", apply: defaults::scheduler },
+    PodLayer { name: "node selector", apply: defaults::node_selector },
+    PodLayer { name: "default affinity", apply: defaults::default_affinity },
+    PodLayer { name: "pod security context", apply: defaults::pod_security_context },
+    PodLayer { name: "host network", apply: defaults::host_network },
+    PodLayer { name: "DNS", apply: defaults::dns_config },
+    PodLayer { name: "interruptible affinity", apply: defaults::interruptible_affinity },
+    PodLayer { name: "container security context", apply: defaults::container_security_context },
+    PodLayer { name: "accelerator pod template", apply: base_template::accelerator_template },
+    PodLayer { name: "pod template", apply: base_template::base_template },
+    PodLayer { name: "accelerator placement", apply: accelerator_placement },
+    PodLayer { name: "shared memory", apply: shared_memory },
+    PodLayer { name: "image override", apply: image_override },
+];
+
+/// Builds a pod by a list of layers.
+pub fn apply(layers: impl IntoIterator<Item = PodLayer>, cx: &LayerContext<'_>) -> Result<PodDraft, PluginError> {
+    apply_observed(layers, cx, |_, _| {})
+}
+
+/// Builds a pod by a list of layers and shows the draft after each of them.
+pub fn apply_observed(
+    layers: impl IntoIterator<Item = PodLayer>,
+    cx: &LayerContext<'_>,
+    mut observe: impl FnMut(&'static str, &PodDraft),
+) -> Result<PodDraft, PluginError> {
+    let mut draft = PodDraft::default();
+    for layer in layers {
+        (layer.apply)(&mut draft, cx)?;
+        observe(layer.name, &draft);
+    }
+    Ok(draft)
+}
+
+/// The layers of [`build_pod`].
+pub fn task_pod_layers() -> impl Iterator<Item = PodLayer> {
+    iter::once(TASK_TARGET).chain(PLATFORM_LAYERS.iter().copied()).chain(iter::once(EXTENDED_RESOURCE_TOLERATIONS))
+}
+
+/// A pod of the task, for plugins whose objects contain pods. Mirrors `flytek8s.ToK8sPodSpec`.
+pub fn build_pod(task: &TaskContext, options: PodOptions) -> Result<PodDraft, PluginError> {
+    apply(task_pod_layers(), &LayerContext::new(task, options))
+}
+
+fn arguments(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
+    let spec = &mut draft.spec;
+    spec.init_containers
+        .iter_mut()
+        .flatten()
+        .chain(&mut spec.containers)
+        .try_for_each(|container| arguments::render(container, cx.task))
+}
+
+fn environment(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
+    let spec = &mut draft.spec;
+    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+        environment::decorate(container, cx.task);
+    }
+    Ok(())
+}
+
+/// The primary container gets what it asks for and the defaults; the others keep what they have, within bounds.
+fn resources(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
+    for container in draft.spec.init_containers.iter_mut().flatten() {
+        settle_resources(container, cx, ResourceMode::EnsureInRange)?;
+    }
+    for container in &mut draft.spec.containers {
+        let is_primary = container.name == draft.primary_container;
+        let mode = if is_primary { ResourceMode::Merge } else { ResourceMode::EnsureInRange };
+        settle_resources(container, cx, mode)?;
+    }
+    draft.primary().map(drop)
+}
+
+fn co_pilot(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
+    let Some(data) = copilot::data_loading(&cx.task.template) else { return Ok(()) };
+    copilot::add_to_container(draft.primary()?, cx, data);
+    copilot::add_to_pod(&mut draft.spec, cx, data)
+}
+
+fn accelerator_placement(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
+    let Some(accelerator) = &cx.extended_resources.gpu_accelerator else { return Ok(()) };
+    apply_node_selectors(&mut draft.spec, accelerator, cx.config());
+    if let Some(PartitionSizeValue::PartitionSize(size)) = &accelerator.partition_size_value
+        && let Some(slices) = partition_slices(size)
+    {
+        draft.label(PARTITION_SLICES_LABEL, slices);
+    }
+    Ok(())
+}
+
+fn shared_memory(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
+    match &cx.extended_resources.shared_memory {
+        Some(shared_memory) => apply_shared_memory(&mut draft.spec, &draft.primary_container, shared_memory),
+        None => Ok(()),
+    }
+}
+
+fn image_override(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
+    if let Some(image) = cx.task.metadata.overrides.container_image.as_ref().filter(|image| !image.is_empty()) {
+        draft.primary()?.image = Some(image.clone());
+    }
+    Ok(())
+}
+
+fn extended_resource_tolerations(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
+    add_tolerations_for_extended_resources(&mut draft.spec, cx.config());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Pods that do not run yet: why, and since when.
+
+use aileron_kubekit::duration::GoDuration;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ContainerStateWaiting, PodCondition, PodStatus};
+
+use super::POD_READY;
+use crate::config::K8sConfig;
+use crate::{ExecutionError, PhaseInfo, TaskInfo};
+
+/// Code of a pod that was pending longer than the configuration allows.
+const PENDING_TIMEOUT: &str = "PodPendingTimeout";
+
+/// What registries answer to a client that asks too often. The client is the node, not the task.
+const RATE_LIMITED: &str = "429 Too Many Requests";
+
+/// Where a task stands whose pod is pending: waiting for a node, being prepared, or stuck.
+///
+/// A pod that stays pending beyond `pod-pending-timeout` fails at the platform's expense. That time counts from the last
+/// change of the condition that explains the waiting.
+///
+/// Mirrors `flytek8s.DemystifyPending`.
+pub fn pending_phase(status: &PodStatus, config: &K8sConfig, now: Timestamp, info: TaskInfo) -> PhaseInfo {
+    let (phase, since) = explain(status, config, now, info);
+    let timeout = config.pod_pending_timeout;
+    if phase.phase().is_terminal() || timeout <= GoDuration::default() || !elapsed(since, now, timeout) {
+        return phase;
+    }
+    let error = ExecutionError::system(PENDING_TIMEOUT, phase.reason());
+    PhaseInfo::retryable_failure(error, TaskInfo::at(since)).with_cleanup()
+}
+
+/// The first condition that explains why the pod is pending, and since when it stands.
+fn explain(status: &PodStatus, config: &K8sConfig, now: Timestamp, info: TaskInfo) -> (PhaseInfo, Timestamp) {
+    let mut since = now;
+    for condition in status.conditions.as_deref().unwrap_or_default() {
+        since = condition.last_transition_time.as_ref().map_or(now, |time| time.0);
+        let unmet = condition.status == "False";
+        match condition.type_.as_str() {
+            // No node has room. Perhaps one will, so the pod waits.
+            "PodScheduled" if unmet => return (queued(condition, info), since),
+            "Unschedulable" => return (queued(condition, info), since),
+            POD_READY if unmet => {
+                if let Some(waiting) = first_waiting(status) {
+                    return (waiting_phase(waiting, condition, config, since, now), since);
+                }
+            }
+            _ => {}
+        }
+    }
+    (PhaseInfo::queued(PhaseInfo::FIRST_VERSION, "Demistify Pending", info), since)
+}
+
+fn queued(condition: &PodCondition, info: TaskInfo) -> PhaseInfo {
+    let (reason, message) = (text(&condition.reason), text(&condition.message));
+    PhaseInfo::queued(PhaseInfo::FIRST_VERSION, format!("{reason}:{message}"), info)
+}
+
+/// The container that holds the pod back. Init containers first: as long as one of them is stuck, the others only wait.
+fn first_waiting(status: &PodStatus) -> Option<&ContainerStateWaiting> {
+    let init = status.init_container_statuses.as_deref().unwrap_or_default().iter();
+    let unready = status.container_statuses.as_deref().unwrap_or_default().iter().filter(|status| !status.ready);
+    init.chain(unready).find_map(|status| status.state.as_ref()?.waiting.as_ref())
+}
+
+/// What a container waits for decides: preparation goes on, trouble gets a grace period, and what nobody knows fails.
+///
+/// The period counts from the last change of the pod's readiness, by the clock of the node.
+fn waiting_phase(
+    waiting: &ContainerStateWaiting,
+    condition: &PodCondition,
+    config: &K8sConfig,
+    since: Timestamp,
+    now: Timestamp,
+) -> PhaseInfo {
+    let code = format!("{}|{}", text(&condition.reason), text(&waiting.reason));
+    let message = format!("{}|{}", text(&condition.message), text(&waiting.message));
+    let info = TaskInfo::at(since);
+    let outlasts = |grace: GoDuration| elapsed(since, now, grace);
+    let after = |grace: GoDuration, message: String| format!("Grace period [{grace}] exceeded|{message}");
+
+    match text(&waiting.reason) {
+        "CreateContainerError" if outlasts(config.create_container_error_grace_period) => {
+            let message = after(config.create_container_error_grace_period, message);
+            PhaseInfo::permanent_failure(ExecutionError::user(code, message), info).with_cleanup()
+        }
+        "CreateContainerConfigError" if outlasts(config.create_container_config_error_grace_period) => {
+            let message = after(config.create_container_config_error_grace_period, message);
+            PhaseInfo::permanent_failure(ExecutionError::user(code, message), info).with_cleanup()
+        }
+        "ImagePullBackOff" if outlasts(config.image_pull_backoff_grace_period) => {
+            let message = after(config.image_pull_backoff_grace_period, message);
+            let error = if text(&waiting.message).contains(RATE_LIMITED) {
+                ExecutionError::system(code, message)
+            } else {
+                ExecutionError::user(code, message)
+            };
+            PhaseInfo::retryable_failure(error, info).with_cleanup()
+        }
+        "InvalidImageName" => PhaseInfo::permanent_failure(ExecutionError::user(code, message), info).with_cleanup(),
+        // The image is loaded, init containers run, or a failed pull is tried again; or the grace period still runs.
+        "ErrImagePull"
+        | "ContainerCreating"
+        | "PodInitializing"
+        | "CreateContainerError"
+        | "CreateContainerConfigError"
+        | "ImagePullBackOff" => PhaseInfo::initializing(PhaseInfo::FIRST_VERSION, format!("[{code}]: {message}"), info),
+        // Waiting for something unknown could last for ever, so it ends here; another attempt may do better.
+        _ => PhaseInfo::retryable_failure(ExecutionError::system(code, message), info).with_cleanup(),
+    }
+}
+
+fn elapsed(since: Timestamp, now: Timestamp, period: GoDuration) -> bool {
+    now.duration_since(since) >= SignedDuration::from_nanos(period.as_nanos())
+}
+
+fn text(value: &Option<String>) -> &str {
+    value.as_deref().unwrap_or_default()
+}

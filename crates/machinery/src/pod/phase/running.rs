@@ -1,0 +1,52 @@
+//! Pods that run, or say nothing else about themselves.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+
+use super::primary::{PRIMARY_CONTAINER_NOT_FOUND, primary_container_phase};
+use super::succeeded::succeeded_phase;
+use crate::{Phase, PhaseInfo, TaskInfo};
+
+/// With a primary container its state decides, else all containers have to end.
+pub(super) fn running_phase(pod: &Pod, status: &PodStatus, primary: Option<&str>, info: TaskInfo) -> PhaseInfo {
+    // The first news of a running task is that it runs; that its logs can be read is more news in the same phase.
+    let has_logs = !info.logs.is_empty() || info.log_context.as_ref().is_some_and(|context| !context.pods.is_empty());
+    let version = if has_logs { PhaseInfo::FIRST_VERSION + 1 } else { PhaseInfo::FIRST_VERSION };
+
+    let Some(primary) = primary else {
+        if all_succeeded(status) {
+            // The pod itself says so only a moment later.
+            return succeeded_phase(status, info);
+        }
+        return PhaseInfo::running(version, info);
+    };
+    let statuses = status.container_statuses.as_deref().unwrap_or_default();
+    let phase = primary_container_phase(primary, statuses, info);
+    if phase.phase() == Phase::Running {
+        return phase.with_version(version);
+    }
+    let unknown = phase.error().is_some_and(|error| error.code == PRIMARY_CONTAINER_NOT_FOUND);
+    let specified = pod.spec.as_ref().is_some_and(|spec| spec.containers.iter().any(|c| c.name == primary));
+    if unknown && phase.phase() == Phase::PermanentFailure && specified {
+        // The container exists, only its status is not there yet.
+        return match phase.into_info() {
+            Some(info) => PhaseInfo::running(PhaseInfo::FIRST_VERSION, info),
+            None => PhaseInfo::undefined(),
+        };
+    }
+    phase
+}
+
+/// Every container that is known has ended, and none badly. Init containers too: one that restarts for ever is a
+/// side-car and keeps the pod alive.
+fn all_succeeded(status: &PodStatus) -> bool {
+    let unfinished = |container: &ContainerStatus| {
+        container.state.as_ref().is_some_and(|state| {
+            state.waiting.is_some()
+                || state.running.is_some()
+                || state.terminated.as_ref().is_some_and(|terminated| terminated.exit_code != 0)
+        })
+    };
+    let containers = status.container_statuses.as_deref().unwrap_or_default();
+    let init_containers = status.init_container_statuses.as_deref().unwrap_or_default();
+    !containers.is_empty() && !containers.iter().chain(init_containers).any(unfinished)
+}

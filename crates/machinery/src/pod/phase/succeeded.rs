@@ -1,0 +1,20 @@
+//! Pods that say they succeeded.
+
+use k8s_openapi::api::core::v1::PodStatus;
+
+use super::{OOM_KILLED, all_containers, is_oom_killed};
+use crate::{ExecutionError, PhaseInfo, TaskInfo};
+
+/// Success, unless a container died for lack of memory and the pod did not notice: it happens when the killed process
+/// was not the container's first.
+///
+/// Mirrors `flytek8s.DemystifySuccess`.
+pub fn succeeded_phase(status: &PodStatus, info: TaskInfo) -> PhaseInfo {
+    let oom_killed =
+        all_containers(status).filter_map(|container| container.state.as_ref()?.terminated.as_ref()).any(is_oom_killed);
+    if oom_killed {
+        let error = ExecutionError::user(OOM_KILLED, "Pod reported success despite being OOMKilled");
+        return PhaseInfo::retryable_failure(error, info);
+    }
+    PhaseInfo::success(info)
+}

@@ -1,0 +1,254 @@
+//! Requests and limits of containers: defaults, bounds, overrides.
+//!
+//! An amount of zero stands for "not set" throughout, as it does in Kubernetes' own defaulting.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aileron_idl::flyteidl2::core::resources::{ResourceEntry, ResourceName};
+use aileron_idl::flyteidl2::core::{GpuAccelerator, Resources};
+use aileron_kubekit::quantity::Quantity;
+use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as QuantityText;
+
+use super::accelerator::{AcceleratorSettings, all_resource_names};
+use super::fields::{collect, extend};
+use crate::PluginError;
+use crate::config::K8sConfig;
+
+/// Kubernetes' name for processing time.
+pub const CPU: &str = "cpu";
+/// Kubernetes' name for memory.
+pub const MEMORY: &str = "memory";
+/// Kubernetes' name for scratch space.
+pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+/// The name under which tasks ask for accelerators of no particular kind; never sent to the cluster.
+pub const GENERIC_GPU: &str = "gpu";
+
+/// Amounts by resource name, as Kubernetes writes them.
+pub type ResourceList = BTreeMap<String, QuantityText>;
+
+/// What a container reserves of one resource, and the most it may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestAndLimit {
+    /// What is reserved.
+    pub request: Quantity,
+    /// The most that may be used.
+    pub limit: Quantity,
+}
+
+/// What happens to requests and limits that nobody has set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unset {
+    /// They take each other's value, else the platform's default.
+    Assign,
+    /// They stay unset; what is set is only bounded.
+    Leave,
+}
+
+/// How the resources of a container are decided. Mirrors `flytek8s.ResourceCustomizationMode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceMode {
+    /// The overrides replace what the container asks for.
+    Assign,
+    /// The overrides lie over what the container asks for: primary containers.
+    Merge,
+    /// What the container asks for is only bounded: all other containers.
+    EnsureInRange,
+}
+
+/// Bounds a request and a limit by the platform and by each other, and lets each stand in for the other.
+///
+/// Mirrors `flytek8s.AdjustOrDefaultResource`.
+pub fn adjust_or_default(
+    request: &Quantity,
+    limit: &Quantity,
+    platform_default: &Quantity,
+    platform_limit: &Quantity,
+) -> RequestAndLimit {
+    let request = match (request.is_zero(), limit.is_zero()) {
+        (false, _) => request,
+        (true, false) => limit,
+        (true, true) => platform_default,
+    };
+    let limit = if limit.is_zero() { request } else { limit };
+    ensure_range(request, limit, platform_limit)
+}
+
+/// Lowers what is too high and sets nothing.
+fn ensure_range(request: &Quantity, limit: &Quantity, platform_limit: &Quantity) -> RequestAndLimit {
+    let limit = at_most(limit, platform_limit);
+    let request = at_most(at_most(request, platform_limit), limit);
+    RequestAndLimit { request: request.clone(), limit: limit.clone() }
+}
+
+fn at_most<'a>(value: &'a Quantity, bound: &'a Quantity) -> &'a Quantity {
+    if !value.is_zero() && !bound.is_zero() && value > bound { bound } else { value }
+}
+
+/// Decides requests and limits of CPU, memory, and, where asked for, scratch space and accelerators. Other resources
+/// stay as they are.
+///
+/// Mirrors `flytek8s.ApplyResourceOverrides`.
+///
+/// # Differs from upstream
+///
+/// With [`Unset::Leave`] a request or limit that was not set stays absent. Upstream writes it as zero, which for
+/// limits is below the request and is refused by the API server.
+pub fn apply_overrides(
+    resources: &ResourceRequirements,
+    platform: &ResourceRequirements,
+    config: &K8sConfig,
+    unset: Unset,
+) -> Result<ResourceRequirements, PluginError> {
+    let mut requests = resources.requests.clone().unwrap_or_default();
+    let mut limits = resources.limits.clone().unwrap_or_default();
+
+    let asked = |name: &str, requests: &ResourceList, limits: &ResourceList| {
+        requests.contains_key(name) || limits.contains_key(name)
+    };
+    let mut names = vec![CPU.to_owned(), MEMORY.to_owned()];
+    let optional = std::iter::once(EPHEMERAL_STORAGE.to_owned()).chain(all_resource_names(config));
+    names.extend(optional.filter(|name| asked(name, &requests, &limits)));
+
+    for name in names {
+        let request = amount(Some(&requests), &name)?;
+        let limit = amount(Some(&limits), &name)?;
+        let platform_limit = amount(platform.limits.as_ref(), &name)?.unwrap_or_default();
+        let request_or_zero = request.clone().unwrap_or_default();
+        let limit_or_zero = limit.clone().unwrap_or_default();
+        let adjusted = match unset {
+            Unset::Assign => {
+                let default = match (amount(platform.requests.as_ref(), &name)?, name.as_str()) {
+                    (Some(default), _) => default,
+                    (None, CPU) => config.default_cpus.clone(),
+                    (None, MEMORY) => config.default_memory.clone(),
+                    (None, _) => Quantity::default(),
+                };
+                adjust_or_default(&request_or_zero, &limit_or_zero, &default, &platform_limit)
+            }
+            Unset::Leave => ensure_range(&request_or_zero, &limit_or_zero, &platform_limit),
+        };
+        if request.is_some() || unset == Unset::Assign {
+            requests.insert(name.clone(), text(&adjusted.request));
+        }
+        if limit.is_some() || unset == Unset::Assign {
+            limits.insert(name, text(&adjusted.limit));
+        }
+    }
+    Ok(ResourceRequirements { requests: collect(requests), limits: collect(limits), claims: resources.claims.clone() })
+}
+
+/// Requests and limits for pods that are not made from the task's container. Mirrors
+/// `flytek8s.ApplyK8sResourceOverrides`.
+pub fn apply_platform_resources(
+    resources: &ResourceRequirements,
+    platform: &ResourceRequirements,
+    config: &K8sConfig,
+) -> Result<ResourceRequirements, PluginError> {
+    apply_overrides(resources, platform, config, Unset::Assign)
+}
+
+/// Lays `over` over `under`, name by name. Mirrors `flytek8s.MergeResources`.
+pub fn merge(over: &ResourceRequirements, under: &mut ResourceRequirements) {
+    merge_list(over.limits.as_ref(), &mut under.limits);
+    merge_list(over.requests.as_ref(), &mut under.requests);
+}
+
+fn merge_list(over: Option<&ResourceList>, under: &mut Option<ResourceList>) {
+    extend(under, over.into_iter().flatten().map(|(name, amount)| (name.clone(), amount.clone())));
+}
+
+/// Gives [`GENERIC_GPU`] the name that the cluster knows. Mirrors `flytek8s.SanitizeGPUResourceRequirements`.
+pub fn sanitize_gpu(resources: &mut ResourceRequirements, accelerator: Option<&GpuAccelerator>, config: &K8sConfig) {
+    let name = match accelerator {
+        Some(accelerator) => AcceleratorSettings::of(accelerator, config).resource_name,
+        None => config.gpu_resource_name.as_str(),
+    };
+    for list in [&mut resources.requests, &mut resources.limits].into_iter().flatten() {
+        if let Some(amount) = list.remove(GENERIC_GPU) {
+            list.insert(name.to_owned(), amount);
+        }
+    }
+}
+
+/// Decides the resources of one container under a [`ResourceMode`].
+pub fn customize(
+    container: &ResourceRequirements,
+    overrides: Option<&ResourceRequirements>,
+    platform: &ResourceRequirements,
+    accelerator: Option<&GpuAccelerator>,
+    config: &K8sConfig,
+    mode: ResourceMode,
+) -> Result<ResourceRequirements, PluginError> {
+    let mut own = container.clone();
+    sanitize_gpu(&mut own, accelerator, config);
+    let mut overrides = overrides.cloned().unwrap_or_default();
+    sanitize_gpu(&mut overrides, accelerator, config);
+    match mode {
+        ResourceMode::Assign => apply_overrides(&overrides, platform, config, Unset::Assign),
+        ResourceMode::Merge => {
+            merge(&overrides, &mut own);
+            apply_overrides(&own, platform, config, Unset::Assign)
+        }
+        ResourceMode::EnsureInRange => apply_overrides(&own, platform, config, Unset::Leave),
+    }
+}
+
+/// A template's resources as Kubernetes writes them. Amounts of zero and resources without a counterpart are left out.
+///
+/// Mirrors `flytek8s.ToK8sResourceRequirements`.
+pub fn from_proto(resources: Option<&Resources>) -> Result<ResourceRequirements, PluginError> {
+    let Some(resources) = resources else { return Ok(ResourceRequirements::default()) };
+    Ok(ResourceRequirements {
+        requests: collect(list_from_proto(&resources.requests)?),
+        limits: collect(list_from_proto(&resources.limits)?),
+        ..Default::default()
+    })
+}
+
+fn list_from_proto(entries: &[ResourceEntry]) -> Result<ResourceList, PluginError> {
+    let mut list = ResourceList::new();
+    for entry in entries {
+        let amount: Quantity = entry
+            .value
+            .parse()
+            .map_err(|error| PluginError::uncoded(format!("Failed to parse resource as a valid quantity.: {error}")))?;
+        let name = match ResourceName::try_from(entry.name) {
+            Ok(ResourceName::Cpu) => CPU,
+            Ok(ResourceName::Memory) => MEMORY,
+            Ok(ResourceName::Gpu) => GENERIC_GPU,
+            Ok(ResourceName::EphemeralStorage) => EPHEMERAL_STORAGE,
+            Ok(ResourceName::Unknown | ResourceName::Storage) | Err(_) => continue,
+        };
+        if !amount.is_zero() {
+            list.insert(name.to_owned(), text(&amount));
+        }
+    }
+    Ok(list)
+}
+
+/// The names of everything requested or limited, each once.
+pub(super) fn names<'a>(resources: impl IntoIterator<Item = &'a ResourceRequirements>) -> BTreeSet<&'a str> {
+    resources
+        .into_iter()
+        .flat_map(|resources| [&resources.limits, &resources.requests])
+        .flatten()
+        .flat_map(|list| list.keys().map(String::as_str))
+        .collect()
+}
+
+/// An amount in Kubernetes' canonical writing.
+pub(super) fn text(amount: &Quantity) -> QuantityText {
+    QuantityText(amount.to_string())
+}
+
+fn amount(list: Option<&ResourceList>, name: &str) -> Result<Option<Quantity>, PluginError> {
+    let Some(text) = list.and_then(|list| list.get(name)) else { return Ok(None) };
+    let parsed = text.0.parse().map_err(|error| {
+        PluginError::bad_task_specification(format!("resource {name} has the amount [{}]: {error}", text.0))
+    })?;
+    Ok(Some(parsed))
+}
+
+#[cfg(test)]
+mod tests;

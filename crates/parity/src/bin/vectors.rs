@@ -1,0 +1,42 @@
+//! Runs recorded cases: `make vectors DIR=<folder> [ONLY=<family>[/<group>],..] [OUT=<folder>]`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use aileron_parity::differences::render_markdown;
+use aileron_parity::vectors::run;
+use aileron_parity::vectors::selection::Selection;
+use anyhow::Context as _;
+use clap::Parser;
+
+/// Runs recorded cases and says where our results differ.
+#[derive(Parser)]
+struct Arguments {
+    /// Folder laid out as <family>[/<group>]/<name>.json.
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/open"))]
+    dir: PathBuf,
+    /// Comma-separated families, or <family>/<group>, or <family>/<group>/<name>; everything if empty.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Writes what each case produced to <out>/<family>[/<group>]/<name>.json.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Prints every differing place and every skipped case.
+    #[arg(long)]
+    verbose: bool,
+    /// Writes the page of differences from upstream to this file, and runs nothing.
+    #[arg(long)]
+    write_docs: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let Arguments { dir, only, out, verbose, write_docs } = Arguments::parse();
+    if let Some(file) = write_docs {
+        let crates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        std::fs::write(&file, render_markdown(crates)?).with_context(|| format!("failed to write {}", file.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = run(&dir, &Selection::parse(&only), out.as_deref())?;
+    print!("{}", report.render(verbose));
+    Ok(if report.counts().failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,67 @@
+//! The phase that a plugin reads from its object, and what garbage collection reads from it.
+
+use std::sync::Arc;
+
+use aileron_idl::flyteidl2::core::ErrorDocument;
+use aileron_machinery::{AnyK8sPlugin, ObservedPhase, Phase, PhaseContext, PhaseInfo, TaskContext};
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Pod;
+use prost::Message as _;
+use serde_json::{Value, json};
+
+use super::{Case, decoded, error_object};
+use crate::vectors::context::of_case;
+use crate::vectors::installation::Installation;
+use crate::vectors::messages::bytes;
+use crate::vectors::phase_info::phase_info;
+
+pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
+    let installation = Installation::of(case)?;
+    let plugin = installation.k8s_plugin(case)?;
+    let task = of_case(case, &installation)?.with_inputs();
+    let object = plugin.decode(case.input("resource").clone())?;
+    let needs = plugin.needs(&task);
+    let pods = if needs.pods { pods(case, &task)? } else { Vec::new() };
+    let document = if needs.error_document { error_document(case, &task)? } else { None };
+    let prior = prior(case)?;
+    let cx = PhaseContext { task: &task, prior: &prior, pods: &pods, error_document: document.as_ref() };
+    let (phase, handler_error) = match plugin.phase(&cx, object.as_ref()) {
+        Ok(phase) => (phase, None),
+        Err(error) => (PhaseInfo::undefined(), Some(error_object(&error))),
+    };
+    let mut result = phase_info(&phase)?;
+    result["gc"] = garbage_collection(plugin.as_ref(), object.as_ref())?;
+    if let Some(error) = handler_error {
+        result["handlerError"] = error;
+    }
+    Ok(result)
+}
+
+fn garbage_collection(plugin: &dyn AnyK8sPlugin, object: &dyn aileron_machinery::AnyResource) -> anyhow::Result<Value> {
+    Ok(json!({"terminal": plugin.is_terminal(object)?, "completionTime": plugin.completed_at(object)?}))
+}
+
+/// The pods a plugin sees: those of the task's namespace, by name. Recorded pods carry no owner to select by.
+fn pods(case: &Case, task: &TaskContext) -> anyhow::Result<Vec<Arc<Pod>>> {
+    let mut pods: Vec<Pod> = decoded(case.input("pods")).context("pods")?;
+    pods.retain(|pod| pod.metadata.namespace.as_deref() == Some(&task.metadata.namespace));
+    pods.sort_by_key(|pod| pod.metadata.name.clone());
+    Ok(pods.into_iter().map(Arc::new).collect())
+}
+
+fn error_document(case: &Case, task: &TaskContext) -> anyhow::Result<Option<ErrorDocument>> {
+    let Some(encoded) = case.input("context").get("files").and_then(|files| files.get(task.paths.error_path())) else {
+        return Ok(None);
+    };
+    Ok(Some(ErrorDocument::decode(bytes(encoded)?.as_slice())?))
+}
+
+fn prior(case: &Case) -> anyhow::Result<ObservedPhase> {
+    let state = case.input("priorState");
+    let name = state.get("phase").and_then(Value::as_str).unwrap_or(Phase::Undefined.as_str());
+    Ok(ObservedPhase {
+        phase: Phase::from_name(name).with_context(|| format!("no phase is called {name}"))?,
+        version: decoded(state.get("phaseVersion").unwrap_or(&Value::Null))?,
+        reason: decoded(state.get("reason").unwrap_or(&Value::Null))?,
+    })
+}

@@ -1,0 +1,69 @@
+//! The installation that a case runs in: its configuration, and what follows from it.
+
+use std::sync::Arc;
+
+use aileron_executor::config::{Config, SourceFile, Sources};
+use aileron_machinery::pod::CopilotStorage;
+use aileron_machinery::{AnyK8sPlugin, Platform, PluginSet, PodTemplates};
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::PodTemplate;
+use serde_json::Value;
+
+use super::case::Case;
+
+/// The recorder silenced its logger in code; that shows in recorded configurations and in co-pilot's arguments.
+const RECORDER: &str = r#"logger: {level: 0, mute: true, formatter: {type: ""}}"#;
+
+/// Configuration and environment of a case.
+pub struct Installation {
+    /// The configuration, loaded from its file form.
+    pub config: Config,
+    environment: Arc<std::collections::BTreeMap<String, String>>,
+}
+
+impl Installation {
+    /// The installation of a case. Its configuration goes through the real loader, which knows every key.
+    pub fn of(case: &Case) -> anyhow::Result<Self> {
+        // JSON is YAML.
+        let text = if case.config.is_null() { "{}".to_owned() } else { case.config.to_string() };
+        let file = |name: &str, text: &str| SourceFile { name: name.into(), text: text.into() };
+        let sources = Sources {
+            files: vec![file("recorder.yaml", RECORDER), file("config.yaml", &text)],
+            environment: case.process_env.clone(),
+            ..Sources::default()
+        };
+        let config = Config::load(&sources).context("the configuration of the case was refused")?;
+        Ok(Self { config, environment: Arc::new(case.process_env.clone()) })
+    }
+
+    /// What the platform brings to every task; pod templates come from the context of a case.
+    pub fn platform(&self, context: &Value) -> anyhow::Result<Platform> {
+        let default_namespace = context.get("podTemplateDefaultNamespace").and_then(Value::as_str).unwrap_or_default();
+        let mut pod_templates = PodTemplates::new(default_namespace);
+        let given: Vec<PodTemplate> = match context.get("podTemplates") {
+            None | Some(Value::Null) => Vec::new(),
+            Some(given) => serde_json::from_value(given.clone()).context("context.podTemplates")?,
+        };
+        given.into_iter().for_each(|template| pod_templates.insert(template));
+        Ok(Platform {
+            k8s: Arc::new(self.config.plugins.k8s.clone()),
+            logs: Arc::new(self.config.plugins.logs.clone()),
+            pod_templates: Arc::new(pod_templates),
+            copilot_storage: Arc::new(CopilotStorage::new(&self.config.storage, self.config.logger.level)),
+            environment: Arc::clone(&self.environment),
+        })
+    }
+
+    /// The built-in plugins under this configuration.
+    pub fn plugins(&self) -> PluginSet {
+        aileron_plugins::builtin()
+    }
+
+    /// The Kubernetes plugin that a case names.
+    pub fn k8s_plugin(&self, case: &Case) -> anyhow::Result<Arc<dyn AnyK8sPlugin>> {
+        let id = case.input("plugin").as_str().unwrap_or_default();
+        let plugins = self.plugins();
+        let found = plugins.k8s().iter().find(|plugin| plugin.entry().id == id);
+        found.cloned().with_context(|| format!("plugin {id} is not implemented"))
+    }
+}

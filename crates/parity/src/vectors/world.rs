@@ -1,0 +1,278 @@
+//! The world that a recorded scenario plays in: a cluster, a clock, storage and services, all of them in memory.
+//!
+//! It answers as an API server would, refuses what a step tells it to refuse, and writes down what was asked of it.
+
+mod actions;
+mod objects;
+mod services;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use aileron_executor::action::TaskAction;
+use aileron_executor::clock::Clock;
+use aileron_executor::cluster::ApiError;
+use aileron_executor::storage::MemoryStore;
+use aileron_machinery::ResourceKind;
+use anyhow::Context as _;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::messages::bytes;
+
+pub use services::CatalogAnswers;
+
+/// A failure that a step injects.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Injection {
+    reason: String,
+    code: u16,
+    message: String,
+    /// A transport error instead of an answer.
+    generic: Option<String>,
+    /// Restricts it to TaskActions; without it everything else is meant.
+    kind: Option<String>,
+    /// How often it happens; without it, always.
+    times: Option<u32>,
+}
+
+/// A Kubernetes event that has become visible.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct EventDescription {
+    note: String,
+    kind: String,
+    object: String,
+    creation_timestamp: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+struct RecordedEvent {
+    description: EventDescription,
+    recorded_at: Timestamp,
+}
+
+/// Names an object to remove.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Removed {
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+/// Kind, namespace, name.
+type Key = (String, String, String);
+
+/// Everything that changes while a scenario plays.
+#[derive(Debug)]
+struct State {
+    now: Timestamp,
+    objects: BTreeMap<Key, Value>,
+    action: Option<TaskAction>,
+    events: Vec<RecordedEvent>,
+    injections: BTreeMap<String, Injection>,
+    calls: Vec<Value>,
+    warnings: Vec<String>,
+    action_events: Vec<Value>,
+    events_down: bool,
+    catalog: CatalogAnswers,
+    catalog_calls: Vec<Value>,
+}
+
+/// The world of one scenario.
+#[derive(Debug)]
+pub struct World {
+    /// Blobs.
+    pub store: std::sync::Arc<MemoryStore>,
+    state: Mutex<State>,
+}
+
+impl World {
+    /// A world with nothing in it but an action.
+    pub fn new(now: Timestamp, action: TaskAction) -> Self {
+        let state = State {
+            now,
+            objects: BTreeMap::new(),
+            action: Some(action),
+            events: Vec::new(),
+            injections: BTreeMap::new(),
+            calls: Vec::new(),
+            warnings: Vec::new(),
+            action_events: Vec::new(),
+            events_down: false,
+            catalog: CatalogAnswers::default(),
+            catalog_calls: Vec::new(),
+        };
+        Self { store: std::sync::Arc::default(), state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts blobs into storage, given as base64 by their locations.
+    pub fn add_files(&self, files: &Value) -> anyhow::Result<()> {
+        for (location, content) in files.as_object().into_iter().flatten() {
+            self.store.insert(location.clone(), bytes(content).with_context(|| format!("file {location}"))?);
+        }
+        Ok(())
+    }
+
+    /// Everything that happens before a step, in the recorded order; what earlier steps asked for is forgotten.
+    ///
+    /// `now` is the clock of the step. Time passes last, so that events are still seen at the old time.
+    pub fn prepare(&self, step: &Value, now: Timestamp) -> anyhow::Result<()> {
+        self.add_files(step.get("files").unwrap_or(&Value::Null))?;
+        let mut state = self.state();
+        for object in list(step, "set") {
+            let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let key = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+            state.objects.insert(key, object.clone());
+        }
+        for removed in list(step, "remove") {
+            let Removed { kind, namespace, name } = serde_json::from_value(removed.clone()).context("remove")?;
+            state.objects.remove(&(kind, namespace, name));
+        }
+        for event in list(step, "events") {
+            let description = serde_json::from_value(event.clone()).context("events")?;
+            let recorded_at = state.now;
+            state.events.push(RecordedEvent { description, recorded_at });
+        }
+        state.now = now;
+        state.injections = match step.get("inject") {
+            None | Some(Value::Null) => BTreeMap::new(),
+            Some(given) => serde_json::from_value(given.clone()).context("inject")?,
+        };
+        state.events_down = step.get("eventsError").is_some_and(|value| *value != Value::Bool(false));
+        if let Some(answers) = step.get("catalog").filter(|answers| !answers.is_null()) {
+            state.catalog = serde_json::from_value(answers.clone()).context("catalog")?;
+        }
+        state.calls.clear();
+        state.warnings.clear();
+        state.action_events.clear();
+        state.catalog_calls.clear();
+        Ok(())
+    }
+
+    /// The action as it is stored, if it is still there.
+    pub fn action(&self) -> Option<TaskAction> {
+        self.state().action.clone()
+    }
+
+    /// Changes the stored action, if it is still there.
+    pub fn change_action(&self, change: impl FnOnce(&mut TaskAction)) {
+        if let Some(action) = &mut self.state().action {
+            change(action);
+        }
+    }
+
+    /// Deletes the action as a user would: at once, or as soon as nobody holds it.
+    pub fn delete_action(&self) {
+        let mut state = self.state();
+        let now = state.now;
+        if let Some(action) = &mut state.action {
+            action.metadata.deletion_timestamp =
+                Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+        }
+        state.drop_released_action();
+    }
+
+    /// The calls of the step so far.
+    pub fn calls(&self) -> Vec<Value> {
+        self.state().calls.clone()
+    }
+
+    /// The warnings that were recorded where `kubectl describe` shows them.
+    pub fn warnings(&self) -> Vec<String> {
+        self.state().warnings.clone()
+    }
+
+    /// The events that the events service accepted.
+    pub fn action_events(&self) -> Vec<Value> {
+        self.state().action_events.clone()
+    }
+
+    /// The calls to the cache service.
+    pub fn catalog_calls(&self) -> Vec<Value> {
+        self.state().catalog_calls.clone()
+    }
+}
+
+impl Clock for World {
+    fn now(&self) -> Timestamp {
+        self.state().now
+    }
+}
+
+impl State {
+    /// The injected failure of a call, if there is one left.
+    fn refusal(&mut self, verb: &str, kind: &str) -> Option<ApiError> {
+        let injection = self.injections.get_mut(verb)?;
+        let meant = match &injection.kind {
+            Some(only) => only == kind,
+            None => kind != "TaskAction",
+        };
+        if !meant {
+            return None;
+        }
+        match &mut injection.times {
+            Some(0) => return None,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        Some(match &injection.generic {
+            Some(message) => ApiError { code: 0, reason: String::new(), message: message.clone() },
+            None => ApiError {
+                code: injection.code,
+                reason: injection.reason.clone(),
+                message: injection.message.clone(),
+            },
+        })
+    }
+
+    /// Writes down a call and its result.
+    fn log<T>(&mut self, verb: &str, key: &Key, object: Option<Value>, result: Result<T, ApiError>) -> Result<T, ApiError> {
+        let outcome = match &result {
+            Ok(_) => "ok",
+            Err(error) if error.reason.is_empty() => "Unknown",
+            Err(error) => &error.reason,
+        };
+        let mut call = json!({"verb": verb, "kind": key.0, "namespace": key.1, "name": key.2, "result": outcome});
+        if let Some(object) = object {
+            call["object"] = object;
+        }
+        self.calls.push(call);
+        result
+    }
+
+    /// An action that is being deleted goes when the last finalizer is off.
+    fn drop_released_action(&mut self) {
+        let released = self.action.as_ref().is_some_and(|action| {
+            let held = action.metadata.finalizers.as_deref().is_some_and(|finalizers| !finalizers.is_empty());
+            action.metadata.deletion_timestamp.is_some() && !held
+        });
+        if released {
+            self.action = None;
+        }
+    }
+}
+
+fn list<'a>(step: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    step.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// How the API server names a kind in its messages.
+fn resource_name(kind: &ResourceKind) -> String {
+    if kind.group.is_empty() { kind.plural.to_string() } else { format!("{}.{}", kind.plural, kind.group) }
+}
+
+fn not_found(resource: &str, name: &str) -> ApiError {
+    ApiError { code: 404, reason: "NotFound".into(), message: format!("{resource} {name:?} not found") }
+}
+
+fn already_exists(resource: &str, name: &str) -> ApiError {
+    ApiError { code: 409, reason: "AlreadyExists".into(), message: format!("{resource} {name:?} already exists") }
+}

@@ -1,0 +1,200 @@
+//! The objects of plugins.
+
+use std::sync::Arc;
+
+use aileron_executor::cluster::{ApiError, ObjectEvent, Objects, Observed};
+use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use super::{Key, State, World, already_exists, not_found, resource_name};
+
+#[async_trait]
+impl Objects for World {
+    async fn create(&self, plugin: &dyn AnyK8sPlugin, object: Box<dyn AnyResource>) -> Result<(), ApiError> {
+        let kind = plugin.kind();
+        let document = document(object.as_ref())?;
+        let key = key_of(&kind, object.as_ref());
+        let mut state = self.state();
+        let result = match state.refusal("create", &key.0) {
+            Some(refusal) => Err(refusal),
+            None if state.objects.contains_key(&key) => Err(already_exists(&resource_name(&kind), &key.2)),
+            None => {
+                state.objects.insert(key.clone(), document.clone());
+                Ok(())
+            }
+        };
+        state.log("create", &key, Some(document), result)
+    }
+
+    async fn observe(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError> {
+        match self.look(plugin, namespace, name).await {
+            Ok(object) => Ok(Observed::Present(object)),
+            Err(error) if error.is_not_found() => Ok(Observed::Absent(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn look(
+        &self,
+        plugin: &dyn AnyK8sPlugin,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<dyn AnyResource>, ApiError> {
+        let kind = plugin.kind();
+        let key = key(&kind, namespace, name);
+        let mut state = self.state();
+        let result = match state.refusal("get", &key.0) {
+            Some(refusal) => Err(refusal),
+            None => state.objects.get(&key).cloned().ok_or_else(|| not_found(&resource_name(&kind), name)),
+        };
+        let document = state.log("get", &key, None, result)?;
+        plugin.decode(document).map_err(|error| unreadable(&error))
+    }
+
+    fn cached(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>> {
+        let document = self.state().objects.get(&key(&plugin.kind(), namespace, name)).cloned()?;
+        plugin.decode(document).ok()
+    }
+
+    async fn delete(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Result<(), ApiError> {
+        let key = key(kind, namespace, name);
+        let mut state = self.state();
+        let result = match state.refusal("delete", &key.0) {
+            Some(refusal) => Err(refusal),
+            None => state.delete(kind, &key),
+        };
+        state.log("delete", &key, None, result)
+    }
+
+    async fn patch(&self, kind: &ResourceKind, namespace: &str, name: &str, patch: Value) -> Result<(), ApiError> {
+        let key = key(kind, namespace, name);
+        let mut state = self.state();
+        let result = match state.refusal("patch", &key.0) {
+            Some(refusal) => Err(refusal),
+            None => state.change(kind, &key, |object| merge(object, &patch)),
+        };
+        state.log("patch", &key, None, result)
+    }
+
+    async fn update(&self, kind: &ResourceKind, object: Box<dyn AnyResource>) -> Result<(), ApiError> {
+        let document = document(object.as_ref())?;
+        let key = key_of(kind, object.as_ref());
+        let mut state = self.state();
+        let result = match state.refusal("update", &key.0) {
+            Some(refusal) => Err(refusal),
+            None => state.change(kind, &key, |object| object.clone_from(&document)),
+        };
+        state.log("update", &key, Some(document), result)
+    }
+
+    /// Upstream uses an update here, so a refusal that is injected for updates is meant for this call.
+    async fn remove_finalizer(&self, kind: &ResourceKind, object: &dyn AnyResource, name: &str) -> Result<(), ApiError> {
+        let key = key_of(kind, object);
+        let mut state = self.state();
+        let result = match state.refusal("update", &key.0) {
+            Some(refusal) => Err(refusal),
+            None => state.change(kind, &key, |object| {
+                if let Some(Value::Array(finalizers)) = object.pointer_mut("/metadata/finalizers") {
+                    finalizers.retain(|finalizer| finalizer != name);
+                }
+            }),
+        };
+        state.log("patch", &key, None, result)
+    }
+
+    fn events_since(
+        &self,
+        kind: &ResourceKind,
+        _namespace: &str,
+        name: &str,
+        created_after: Option<Timestamp>,
+        recorded_after: Option<Timestamp>,
+    ) -> Vec<ObjectEvent> {
+        let state = self.state();
+        let mut events: Vec<ObjectEvent> = state
+            .events
+            .iter()
+            .filter(|event| event.description.kind == kind.kind && event.description.object == name)
+            .map(|event| ObjectEvent {
+                message: event.description.note.clone(),
+                created_at: event.description.creation_timestamp,
+                recorded_at: event.recorded_at,
+            })
+            .filter(|event| {
+                let seen = (created_after, recorded_after);
+                (Some(event.created_at), Some(event.recorded_at)) > seen && Some(event.created_at) >= created_after
+            })
+            .collect();
+        events.sort_by_key(|event| (event.created_at, event.recorded_at));
+        events
+    }
+
+    fn pods_of(&self, _action_uid: &str, namespace: &str) -> Vec<Arc<Pod>> {
+        let state = self.state();
+        let pods = state.objects.iter().filter(|((kind, place, _), _)| kind == "Pod" && place == namespace);
+        pods.filter_map(|(_, pod)| serde_json::from_value(pod.clone()).ok()).map(Arc::new).collect()
+    }
+}
+
+impl State {
+    /// Deletes an object, or marks it if somebody holds it.
+    fn delete(&mut self, kind: &ResourceKind, key: &Key) -> Result<(), ApiError> {
+        let now = self.now;
+        self.change(kind, key, |object| {
+            if object.pointer("/metadata/deletionTimestamp").is_none_or(Value::is_null) {
+                object["metadata"]["deletionTimestamp"] = json!(now);
+            }
+        })
+    }
+
+    /// Changes an object. One that is being deleted goes when nobody holds it any more.
+    fn change(&mut self, kind: &ResourceKind, key: &Key, change: impl FnOnce(&mut Value)) -> Result<(), ApiError> {
+        let object = self.objects.get_mut(key).ok_or_else(|| not_found(&resource_name(kind), &key.2))?;
+        change(object);
+        let held = object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+        let deleting = object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null());
+        if deleting && !held {
+            self.objects.remove(key);
+        }
+        Ok(())
+    }
+}
+
+fn key(kind: &ResourceKind, namespace: &str, name: &str) -> Key {
+    (kind.kind.to_string(), namespace.to_owned(), name.to_owned())
+}
+
+fn key_of(kind: &ResourceKind, object: &dyn AnyResource) -> Key {
+    let metadata = object.metadata();
+    key(kind, metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+}
+
+fn document(object: &dyn AnyResource) -> Result<Value, ApiError> {
+    object.to_json().map_err(|error| unreadable(&error))
+}
+
+fn unreadable(error: &aileron_machinery::PluginError) -> ApiError {
+    ApiError { code: 0, reason: String::new(), message: error.to_string() }
+}
+
+/// A JSON merge patch (RFC 7386).
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        target.clone_from(patch);
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Value::Object(members) = target else { return };
+    for (key, value) in patch {
+        if value.is_null() {
+            members.remove(key);
+        } else {
+            merge(members.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}

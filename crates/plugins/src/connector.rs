@@ -1,0 +1,3 @@
+//! Tasks in services outside the cluster, reached through connectors.
+
+pub mod config;

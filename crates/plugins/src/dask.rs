@@ -1,0 +1,3 @@
+//! Dask jobs, run by the Dask operator.
+
+pub mod config;

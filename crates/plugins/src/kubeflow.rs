@@ -1,0 +1,3 @@
+//! Distributed training jobs, run by the Kubeflow training operator.
+
+pub mod config;

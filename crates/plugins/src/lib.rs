@@ -1,0 +1,12 @@
+//! The built-in task plugins, one folder each.
+
+pub mod builtin;
+pub mod connector;
+pub mod dask;
+pub mod kubeflow;
+pub mod pod;
+pub mod ray;
+pub mod sleep;
+pub mod spark;
+
+pub use builtin::builtin;

@@ -1,0 +1,3 @@
+//! Ray jobs, run by KubeRay.
+
+pub mod config;

@@ -1,0 +1,3 @@
+//! Spark applications, run by the Spark operator.
+
+pub mod config;
