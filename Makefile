@@ -1,6 +1,6 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test demo vectors control-plane fmt lint docs clean
+.PHONY: help build test demo vectors control-plane toolchain fmt lint docs clean
 
 CARGO ?= cargo
 PARITY := $(CARGO) run --quiet --package aileron-parity --bin
@@ -8,24 +8,28 @@ PARITY := $(CARGO) run --quiet --package aileron-parity --bin
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build everything, optimised
+build: toolchain ## Build everything, optimised
 	$(CARGO) build --workspace --release
 
 # Formatting first because it takes a second; the control plane before cargo, so that its progress is seen.
-test: control-plane ## Run all checks: formatting, lints, unit and property tests, vectors, suites on a real API server
+test: toolchain control-plane ## Run all checks: formatting, lints, unit and property tests, vectors, suites on a real API server
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
 
-demo: control-plane ## Run a task to its end on a throw-away API server and show how
+demo: toolchain control-plane ## Run a task to its end on a throw-away API server and show how
 	$(PARITY) demo
 
-vectors: ## Compare with recorded vectors: make vectors DIR=<folder> [ONLY=<family>] [OUT=<file>]
+vectors: toolchain ## Compare with recorded vectors: make vectors DIR=<folder> [ONLY=<family>] [OUT=<file>]
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=<folder> [ONLY=<family>] [OUT=<file>]" >&2; exit 2; }
 	$(PARITY) vectors -- --dir "$(DIR)" $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)")
 
 control-plane: ## Find or build the kube-apiserver and etcd of the tests (built once, about 4 minutes)
 	@crates/parity/apiserver/build
+
+# rustup installs what rust-toolchain.toml names by itself.
+toolchain:
+	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install rustup, it then brings the compiler that rust-toolchain.toml names" >&2; exit 1; }
 
 fmt: ## Format the sources
 	$(CARGO) fmt --all

@@ -19,7 +19,8 @@ pub enum Failure {
 
 /// Exit code for a wrong command line or configuration; clap uses the same.
 pub const USAGE: u8 = 2;
-const FAILED: u8 = 1;
+/// Exit code for everything else that goes wrong.
+pub const FAILED: u8 = 1;
 
 impl Failure {
     pub fn exit_code(&self) -> ExitCode {

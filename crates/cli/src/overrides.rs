@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn booleans_need_no_value_but_take_one() {
-        let (rest, overrides) = apart("aileron run --executor.leaderElect --executor.metricsSecure false --kubeconfig k");
+        let (rest, overrides) =
+            apart("aileron run --executor.leaderElect --executor.metricsSecure false --kubeconfig k");
         assert_eq!(rest, "aileron run --kubeconfig k");
         assert_eq!(overrides, [pair("executor.leaderElect", "true"), pair("executor.metricsSecure", "false")]);
     }
@@ -94,7 +95,10 @@ mod tests {
     #[test]
     fn unknown_keys_take_their_value_along() {
         let (rest, overrides) = apart("aileron run --executor.clutser east");
-        assert_eq!((rest.as_str(), overrides.as_slice()), ("aileron run", [pair("executor.clutser", "east")].as_slice()));
+        assert_eq!(
+            (rest.as_str(), overrides.as_slice()),
+            ("aileron run", [pair("executor.clutser", "east")].as_slice())
+        );
     }
 
     #[test]

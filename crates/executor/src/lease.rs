@@ -63,12 +63,7 @@ impl LeaseConfig {
 ///
 /// `unchanged_for` is how long *we* have seen the record unchanged. The times inside the record are never compared
 /// with our clock, so clocks that disagree cannot make two leaders.
-pub fn decide(
-    observed: Option<&LeaseSpec>,
-    config: &LeaseConfig,
-    now: Timestamp,
-    unchanged_for: Duration,
-) -> Decision {
+pub fn decide(observed: Option<&LeaseSpec>, config: &LeaseConfig, now: Timestamp, unchanged_for: Duration) -> Decision {
     let Some(observed) = observed else {
         return Decision::Create(record(config, now, now, 0));
     };

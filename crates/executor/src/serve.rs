@@ -44,7 +44,9 @@ pub enum ServeError {
         source: AddressError,
     },
     /// Nothing can listen there.
-    #[error("{key}: cannot listen on {address}: {source}; free the port, choose another one, or switch it off with \"0\"")]
+    #[error(
+        "{key}: cannot listen on {address}: {source}; free the port, choose another one, or switch it off with \"0\""
+    )]
     Bind {
         /// The configuration key.
         key: &'static str,

@@ -45,6 +45,12 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         effect: Effect::Normalise(ignore_failed_attempt_before_next),
     },
     OnPurpose {
+        id: "no-polling",
+        reason: "An action is looked at again when something changed or a timer is due; upstream looks every \
+                 `executor.requeueDuration`, whether or not anything happened.",
+        effect: Effect::Normalise(ignore_polls),
+    },
+    OnPurpose {
         id: "file-output-base",
         reason: "A run's output base may be a `file:///` location, so that a single machine needs no object store; \
                  upstream refuses a location without a bucket.",
@@ -102,6 +108,19 @@ fn ignore_failed_attempt_before_next(_: &Case, _: &mut Value, got: &mut Value) {
             } else {
                 index += 1;
             }
+        }
+    }
+}
+
+/// A timer of ours stands where upstream polls. All other pauses are compared.
+fn ignore_polls(_: &Case, expected: &mut Value, got: &mut Value) {
+    let steps = |side| Value::as_array_mut(side).map(Vec::as_mut_slice).unwrap_or_default();
+    let (Some(expected), Some(got)) = (expected.get_mut("steps"), got.get_mut("steps")) else { return };
+    for (expected, got) in steps(expected).iter_mut().zip(steps(got)) {
+        let Some(members) = got.as_object_mut() else { continue };
+        let wake = members.remove("wake");
+        if wake.is_some_and(|wake| wake == "at") {
+            members.insert("requeueAfterSeconds".into(), expected["requeueAfterSeconds"].clone());
         }
     }
 }

@@ -1,9 +1,7 @@
 //! `aileron config`.
 
-use aileron_executor::config::explain::Selection;
+use aileron_executor::config::explain::{Selection, located};
 use aileron_executor::config::{self, Sources};
-use anyhow::Context;
-use serde_json::Value;
 
 use crate::arguments::{ConfigCommand, Document};
 use crate::failure::{Failure, USAGE};
@@ -18,18 +16,23 @@ pub fn execute(command: ConfigCommand, overrides: Vec<(String, String)>) -> Resu
                 output::warn(&warning.to_string());
             }
             let selection = if all { Selection::All } else { Selection::Set };
-            let text = config::show(&loaded, selection);
             match output {
-                Document::Yaml if text.is_empty() => {
-                    output::print("# Nobody has set anything; --all shows the defaults.\n{}\n")
-                }
-                Document::Yaml => output::print(&text),
-                Document::Json => output::print_json(&located(&text)?),
+                Document::Json => output::print_json(&located(&loaded, selection)),
+                Document::Yaml => match config::show(&loaded, selection) {
+                    text if text.is_empty() => output::print("{} # nothing is set; --all shows the defaults\n"),
+                    text => output::print(&text),
+                },
             }
         }
-        ConfigCommand::Schema => super::none("config schema", &overrides).and_then(|()| output::print_json(&config::schema())),
-        ConfigCommand::Example => super::none("config example", &overrides).and_then(|()| output::print(&config::example())),
-        ConfigCommand::Reference => super::none("config reference", &overrides).and_then(|()| output::print(&config::markdown())),
+        ConfigCommand::Schema => {
+            super::none("config schema", &overrides).and_then(|()| output::print_json(&config::schema()))
+        }
+        ConfigCommand::Example => {
+            super::none("config example", &overrides).and_then(|()| output::print(&config::example()))
+        }
+        ConfigCommand::Reference => {
+            super::none("config reference", &overrides).and_then(|()| output::print(&config::markdown()))
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::RunArguments;
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::{cluster, configuration, logs};
 
 /// Where the executor lives if `POD_NAMESPACE` does not say.
@@ -29,11 +29,12 @@ pub fn run(arguments: &RunArguments, overrides: Vec<(String, String)>) -> Result
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    let result = runtime.block_on(work(arguments, loaded));
-    if let Err(error) = &result {
-        tracing::error!("stopped: {error:#}");
-    }
-    Ok(result?)
+    runtime.block_on(work(arguments, loaded)).map_err(|error| {
+        let failure = Failure::Failed(error);
+        // From here on the error stream is for records only: whoever reads them could not read anything else.
+        tracing::error!("{failure}");
+        Failure::Told(FAILED)
+    })
 }
 
 async fn work(arguments: &RunArguments, loaded: Loaded) -> anyhow::Result<()> {

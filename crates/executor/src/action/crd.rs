@@ -70,7 +70,7 @@ fn condition_properties(described: &Value) -> Value {
     let bounds = json!({
         "lastTransitionTime": {"type": "string", "format": "date-time"},
         "message": {"type": "string", "maxLength": 32768},
-        "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
+        "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0.0},
         "reason": {
             "type": "string", "minLength": 1, "maxLength": 1024,
             "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",

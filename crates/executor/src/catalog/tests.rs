@@ -51,8 +51,7 @@ async fn keys_are_the_ones_go_computes() {
         let store = MemoryStore::new();
         store.insert(INPUTS, bytes(&golden.inputs));
         let interface = Some(message(&golden.interface));
-        let key =
-            CacheKey::new(message(&golden.identifier), golden.version, golden.ignore, interface, INPUTS.into());
+        let key = CacheKey::new(message(&golden.identifier), golden.version, golden.ignore, interface, INPUTS.into());
         assert_eq!(key.text(&store).await.unwrap(), golden.key, "{}", golden.name);
     }
 }
@@ -60,13 +59,8 @@ async fn keys_are_the_ones_go_computes() {
 #[tokio::test]
 async fn a_key_reads_inputs_once_and_only_if_declared() {
     let store = MemoryStore::new();
-    let undeclared = CacheKey::new(
-        Identifier::default(),
-        "v".into(),
-        vec![],
-        Some(TypedInterface::default()),
-        INPUTS.into(),
-    );
+    let undeclared =
+        CacheKey::new(Identifier::default(), "v".into(), vec![], Some(TypedInterface::default()), INPUTS.into());
     undeclared.text(&store).await.unwrap();
     let declared = TypedInterface { inputs: Some(Default::default()), outputs: None };
     let key = key(Some(declared));
@@ -80,7 +74,8 @@ async fn a_key_reads_inputs_once_and_only_if_declared() {
 }
 
 fn key(interface: Option<TypedInterface>) -> CacheKey {
-    let task = Identifier { org: "o".into(), project: "p".into(), domain: "d".into(), name: "t".into(), ..<_>::default() };
+    let task =
+        Identifier { org: "o".into(), project: "p".into(), domain: "d".into(), name: "t".into(), ..<_>::default() };
     CacheKey::new(task, "ck".into(), vec![], Some(interface.unwrap_or_default()), INPUTS.into())
 }
 
@@ -115,7 +110,8 @@ fn entry(output: cached_output::Output, age: i64) -> Vec<u8> {
     let metadata = Metadata {
         source_identifier: Some(Identifier { project: "sp".into(), name: "st".into(), ..Identifier::default() }),
         key_map: Some(v1::KeyMapMetadata {
-            values: [("exec-attempt".to_owned(), "3".to_owned()), ("execution-name".to_owned(), "r1".to_owned())].into(),
+            values: [("exec-attempt".to_owned(), "3".to_owned()), ("execution-name".to_owned(), "r1".to_owned())]
+                .into(),
         }),
         created_at: None,
         last_updated_at: Some(prost_types::Timestamp { seconds: now().as_second() - age, nanos: 0 }),

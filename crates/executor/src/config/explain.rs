@@ -13,7 +13,7 @@ use super::load::{Loader, Sources};
 
 pub use example::example;
 pub use markdown::markdown;
-pub use show::{Selection, show};
+pub use show::{Selection, located, show};
 
 /// What a check of some sources found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -93,8 +93,7 @@ async fn slow_is_deadline_exceeded_and_dropping_ends_the_exchange() {
     });
     let base = serve(Router::new().route("/pkg.S/M", slow)).await;
     let timeout = Duration::from_millis(50);
-    let error =
-        client(&base).call_within::<_, Payload>("pkg.S/M", &Payload::default(), timeout).await.unwrap_err();
+    let error = client(&base).call_within::<_, Payload>("pkg.S/M", &Payload::default(), timeout).await.unwrap_err();
     assert_eq!(error.code, Code::DeadlineExceeded);
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(finished.load(Ordering::SeqCst), 0, "the server sees the connection close");

@@ -108,7 +108,8 @@ impl Dispatcher {
                 result
             });
             state.calls.push(Box::pin(async move {
-                let result = call.await.unwrap_or_else(|error| Err(ConnectError::new(Code::Internal, error.to_string())));
+                let result =
+                    call.await.unwrap_or_else(|error| Err(ConnectError::new(Code::Internal, error.to_string())));
                 (batch, result)
             }));
         }

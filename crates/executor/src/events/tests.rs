@@ -160,8 +160,7 @@ async fn events_of_one_action_stay_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_event_fails_alone() {
     let poison = |events: &[(String, u32)]| events.iter().any(|(name, _)| name == "bad");
-    let service =
-        Service::new(move |events, _| (MS, if poison(events) { Err(Code::InvalidArgument) } else { Ok(()) }));
+    let service = Service::new(move |events, _| (MS, if poison(events) { Err(Code::InvalidArgument) } else { Ok(()) }));
     let sink = with(&service, BatcherOptions { max_calls: 1, give_up_after: None, ..BatcherOptions::default() });
     let names: Vec<_> = (0..100).map(|i| if i == 37 { "bad".to_owned() } else { format!("a{i}") }).collect();
     let results = join_all(names.iter().map(|name| sink.record(event(name, 0)))).await;
@@ -270,8 +269,7 @@ async fn a_call_that_hangs_is_given_a_deadline_and_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn giving_up_frees_the_action() {
-    let service =
-        Service::new(|_, at| (MS, if at < Duration::from_secs(8) { Err(Code::Unavailable) } else { Ok(()) }));
+    let service = Service::new(|_, at| (MS, if at < Duration::from_secs(8) { Err(Code::Unavailable) } else { Ok(()) }));
     let options = BatcherOptions { give_up_after: Some(Duration::from_secs(5)), ..BatcherOptions::default() };
     let sink = with(&service, options);
     let error = sink.record(event("a", 0)).await.unwrap_err();

@@ -76,9 +76,10 @@ impl Types {
     ) -> Result<(), GobError> {
         let fields = self.fields(id)?;
         wire_struct(reader, |number, reader| {
-            let field = usize::try_from(number - 1).ok().and_then(|index| fields.get(index)).ok_or(
-                GobError::NoSuchField { type_id: id, index: number - 1, fields: fields.len() },
-            )?;
+            let field = usize::try_from(number - 1)
+                .ok()
+                .and_then(|index| fields.get(index))
+                .ok_or(GobError::NoSuchField { type_id: id, index: number - 1, fields: fields.len() })?;
             read(field, reader)
         })
     }

@@ -76,12 +76,7 @@ pub fn encode(state: &PluginState) -> Vec<u8> {
         &mut out,
         OUTER,
         "PluginState",
-        &[
-            ("Phase", builtin::UINT),
-            ("K8sPluginState", K8S),
-            ("LastEventUpdate", TIME),
-            ("LastEventRecordedAt", TIME),
-        ],
+        &[("Phase", builtin::UINT), ("K8sPluginState", K8S), ("LastEventUpdate", TIME), ("LastEventRecordedAt", TIME)],
     );
     describe_struct(
         &mut out,

@@ -32,10 +32,19 @@ pub(super) struct Field {
 /// What a type description in a stream says.
 #[derive(Debug, Clone)]
 pub(super) enum Shape {
-    Array { elem: i64 },
-    Slice { elem: i64 },
-    Map { key: i64, elem: i64 },
-    Struct { fields: Vec<Field> },
+    Array {
+        elem: i64,
+    },
+    Slice {
+        elem: i64,
+    },
+    Map {
+        key: i64,
+        elem: i64,
+    },
+    Struct {
+        fields: Vec<Field>,
+    },
     /// A type that encodes itself (`GobEncoder`, `BinaryMarshaler`, `TextMarshaler`): a byte string.
     Opaque,
 }
@@ -71,7 +80,8 @@ pub(super) fn read_time(field: &'static str, bytes: &[u8]) -> Result<Option<Time
         [1 | 2, ..] => return Err(bad("wrong length")),
         _ => return Err(bad("unknown version")),
     };
-    let (Some(seconds), Some(nanos)) = (body.first_chunk::<8>(), body.get(8..).and_then(<[u8]>::first_chunk::<4>)) else {
+    let (Some(seconds), Some(nanos)) = (body.first_chunk::<8>(), body.get(8..).and_then(<[u8]>::first_chunk::<4>))
+    else {
         return Err(bad("wrong length"));
     };
     let (seconds, nanos) = (i64::from_be_bytes(*seconds), i32::from_be_bytes(*nanos));

@@ -85,7 +85,7 @@ impl PluginManager {
             read_result(self.store.as_ref(), &paths.output_path(), &paths.error_path(), declares_outputs).await;
         let (recoverable, error) = match result.map_err(|error| PluginError::uncoded(error.to_string()))? {
             TaskResult::Outputs(_) => return Ok(phase),
-            TaskResult::Error { recoverable, error } => (recoverable, ExecutionError::from(&error)),
+            TaskResult::Error { recoverable, error } => (recoverable, reported(&error)),
         };
         let info = phase.into_info().unwrap_or_else(|| TaskInfo::at(task.now));
         Ok(if recoverable {
@@ -122,6 +122,10 @@ impl PluginManager {
         state.last_event_recorded_at = Some(last.recorded_at);
         Seen { phase, state }
     }
+}
+
+fn reported(error: &aileron_idl::flyteidl2::core::ExecutionError) -> ExecutionError {
+    ExecutionError::from(error)
 }
 
 fn lost(task: &TaskContext, name: &str, error: &ApiError) -> PhaseInfo {

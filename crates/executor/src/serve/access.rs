@@ -32,7 +32,9 @@ pub(super) enum Decision {
 pub(super) enum AccessError {
     #[error("cannot review the token: {0}; the executor's service account must be allowed to create tokenreviews")]
     Token(#[source] kube::Error),
-    #[error("cannot review the access: {0}; the executor's service account must be allowed to create subjectaccessreviews")]
+    #[error(
+        "cannot review the access: {0}; the executor's service account must be allowed to create subjectaccessreviews"
+    )]
     Access(#[source] kube::Error),
     #[error("the API server did not answer within {}s", ASK_FOR.as_secs())]
     Late,
@@ -110,9 +112,7 @@ impl Decision {
         match self {
             Self::Allowed => None,
             Self::Unauthorized => Some((StatusCode::UNAUTHORIZED, "Unauthorized\n".into())),
-            Self::Forbidden(user) => {
-                Some((StatusCode::FORBIDDEN, format!("Authorization denied for user {user:?}\n")))
-            }
+            Self::Forbidden(user) => Some((StatusCode::FORBIDDEN, format!("Authorization denied for user {user:?}\n"))),
         }
     }
 }

@@ -217,7 +217,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (certificate, key) = (directory.path().join("tls.crt"), directory.path().join("tls.key"));
         let load = || Certificates::load(Origin::Files { certificate: certificate.clone(), key: key.clone() });
-        assert!(load().unwrap_err().to_string().contains("cannot read") );
+        assert!(load().unwrap_err().to_string().contains("cannot read"));
         std::fs::write(&certificate, "").unwrap();
         std::fs::write(&key, "").unwrap();
         assert!(load().unwrap_err().to_string().ends_with("tls.crt holds no certificate"));

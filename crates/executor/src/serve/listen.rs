@@ -52,7 +52,8 @@ pub(super) async fn serve(listener: TcpListener, router: Router, transport: Tran
                 connections.spawn(async move {
                     match transport {
                         Transport::Plain => answer(stream, Protocol::Http1, router, stop).await,
-                        Transport::Tls(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+                        Transport::Tls(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await
+                        {
                             Ok(Ok(stream)) => {
                                 let agreed = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                                 let protocol = if agreed { Protocol::Http2 } else { Protocol::Http1 };

@@ -102,7 +102,8 @@ mod tests {
         let recorder = builder().unwrap().build_recorder();
         let handle = recorder.handle();
         ::metrics::with_local_recorder(&recorder, || {
-            ::metrics::histogram!("controller_runtime_reconcile_time_seconds", "controller" => "taskaction").record(0.3);
+            ::metrics::histogram!("controller_runtime_reconcile_time_seconds", "controller" => "taskaction")
+                .record(0.3);
             ::metrics::histogram!("aileron_round_seconds").record(0.3);
             ::metrics::counter!("executor:plugin:panics").increment(2);
         });

@@ -119,9 +119,7 @@ async fn secure_metrics_are_shown_to_those_the_api_server_allows_and_it_is_asked
     assert_eq!(get(&running.metrics).await.0, StatusCode::UNAUTHORIZED, "no token");
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 
-    let status = async |token: &str| {
-        browser.get(&running.metrics).bearer_auth(token).send().await.unwrap().status()
-    };
+    let status = async |token: &str| browser.get(&running.metrics).bearer_auth(token).send().await.unwrap().status();
     assert_eq!(status("made-up").await, StatusCode::UNAUTHORIZED);
     assert_eq!(status("stranger-token").await, StatusCode::FORBIDDEN);
     assert_eq!(status("scraper-token").await, StatusCode::OK);

@@ -70,8 +70,7 @@ impl Files {
         };
         tokio::fs::create_dir_all(parent).await?;
         let serial = self.written.fetch_add(1, Ordering::Relaxed);
-        let temporary =
-            parent.join(format!(".{}.{}-{serial}.part", name.to_string_lossy(), std::process::id()));
+        let temporary = parent.join(format!(".{}.{}-{serial}.part", name.to_string_lossy(), std::process::id()));
         let stored = async {
             tokio::fs::write(&temporary, content).await?;
             tokio::fs::rename(&temporary, path).await

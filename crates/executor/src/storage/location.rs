@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn refuses_what_names_no_blob() {
-        for uri in ["", "bucket/key", "s3://bkt", "s3://bkt/", "://b/k", "s3://b/%zz", "s3://b/%4", "file://b/../../x"] {
+        for uri in ["", "bucket/key", "s3://bkt", "s3://bkt/", "://b/k", "s3://b/%zz", "s3://b/%4", "file://b/../../x"]
+        {
             assert!(Location::parse(uri).is_err(), "{uri}");
         }
         assert!(Location::parse("s3://b/%2e%2e/x").is_err(), "escapes do not hide a parent directory");

@@ -97,8 +97,8 @@ pub async fn read_error(store: &dyn BlobStore, uri: &str) -> Result<Option<TaskR
     let what = "error document";
     let bytes = store.get(uri).await.map_err(|source| OutputsError::Storage { what, source })?;
     let Some(bytes) = bytes else { return Ok(None) };
-    let document = ErrorDocument::decode(bytes)
-        .map_err(|source| OutputsError::Malformed { what, uri: uri.to_owned(), source })?;
+    let document =
+        ErrorDocument::decode(bytes).map_err(|source| OutputsError::Malformed { what, uri: uri.to_owned(), source })?;
     Ok(Some(from_document(document, uri)))
 }
 
@@ -135,12 +135,6 @@ fn from_document(document: ErrorDocument, uri: &str) -> TaskResult {
     };
     TaskResult::Error {
         recoverable: kind == i32::from(container_error::Kind::Recoverable),
-        error: Box::new(ExecutionError {
-            code,
-            message,
-            kind: origin,
-            recoverability: kind,
-            ..ExecutionError::default()
-        }),
+        error: Box::new(ExecutionError { code, message, kind: origin, recoverability: kind, ..<_>::default() }),
     }
 }

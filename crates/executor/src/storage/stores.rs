@@ -73,8 +73,8 @@ impl ObjectStores {
     fn route<'a>(&'a self, uri: &str, location: &Location) -> Result<Route<'a>, StorageError> {
         let primary = self.settings.backend.scheme();
         // A scheme nobody serves goes to the configured backend, as it did before schemes were told apart.
-        let known = Backend::of_scheme(&location.scheme).is_some()
-            || self.settings.schemes.contains_key(&location.scheme);
+        let known =
+            Backend::of_scheme(&location.scheme).is_some() || self.settings.schemes.contains_key(&location.scheme);
         let scheme = if known { location.scheme.as_str() } else { primary };
         let backend = self.backend_of(scheme);
         if scheme == primary {
@@ -125,11 +125,8 @@ impl ObjectStores {
         }
         let ambient = scheme != self.settings.backend.scheme();
         let none = SchemeSettings::default();
-        let config = if ambient {
-            &self.settings.schemes.get(scheme).unwrap_or(&none).config
-        } else {
-            &self.settings.config
-        };
+        let config =
+            if ambient { &self.settings.schemes.get(scheme).unwrap_or(&none).config } else { &self.settings.config };
         let backend = self.backend_of(scheme);
         let recipe = Recipe { backend, container, config, ambient, timeout: self.settings.timeout };
         let client = recipe.build()?.ok_or_else(|| StorageError::Settings {

@@ -39,7 +39,7 @@ fn primitive(value: primitive::Value) -> Literal {
 }
 
 fn msgpack(bytes: &[u8]) -> Literal {
-    scalar(scalar::Value::Binary(Binary { value: bytes.to_vec().into(), tag: "msgpack".to_owned() }))
+    scalar(scalar::Value::Binary(Binary { value: bytes.to_vec(), tag: "msgpack".to_owned() }))
 }
 
 fn with_input(literal: Literal) -> Result<String, String> {
@@ -136,7 +136,7 @@ fn unprintable_inputs_are_errors() {
         with_input(scalar(scalar::Value::NoneType(Void::default()))),
         bind("received an unexpected scalar type [*core.Scalar_NoneType]")
     );
-    let json = Binary { value: b"1".to_vec().into(), tag: "json".to_owned() };
+    let json = Binary { value: b"1".to_vec(), tag: "json".to_owned() };
     assert_eq!(with_input(scalar(scalar::Value::Binary(json))), bind("unsupported binary tag [json]"));
     for bytes in [b"\xc1".as_slice(), b"", b"\x01\x02", b"\xa2x", b"\xdd\xff\xff\xff\xff", &[0x91; 100]] {
         assert!(with_input(msgpack(bytes)).is_err(), "{bytes:x?}");

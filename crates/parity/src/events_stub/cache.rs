@@ -103,7 +103,7 @@ impl Cache {
                 let key = self.enter(method, request.key, identifier.as_ref())?;
                 let owner = required(request.owner_id, "owner_id")?;
                 let asked = request.heartbeat_interval.map(|span| SignedDuration::new(span.seconds, span.nanos));
-                let reservation = self.get_or_extend(key, owner, asked, now);
+                let reservation = self.get_or_extend(&key, owner, asked, now);
                 Ok(encode(&GetOrExtendReservationResponse { reservation: Some(reservation) }))
             }
             "ReleaseReservation" => {
@@ -154,17 +154,17 @@ impl Cache {
     /// The same owner extends, an expired reservation changes hands, and anybody else is told who has it.
     fn get_or_extend(
         &mut self,
-        key: String,
+        key: &str,
         owner: String,
         asked: Option<SignedDuration>,
         now: Timestamp,
     ) -> Reservation {
-        let heartbeat = asked.filter(|span| span.is_positive()).map_or(MAX_HEARTBEAT, |span| span.min(MAX_HEARTBEAT));
+        let heartbeat = asked.filter(SignedDuration::is_positive).map_or(MAX_HEARTBEAT, |span| span.min(MAX_HEARTBEAT));
         let claim = Holder { owner, heartbeat, until: now + heartbeat * GRACE };
-        let holder = match self.holders.get(&key) {
+        let holder = match self.holders.get(key) {
             Some(other) if other.owner != claim.owner && other.until > now => other.clone(),
             _ => {
-                self.holders.insert(key.clone(), claim.clone());
+                self.holders.insert(key.to_owned(), claim.clone());
                 claim
             }
         };

@@ -77,6 +77,30 @@ async fn other_procedures_and_encodings_are_unimplemented() {
     assert_eq!(app.oneshot(json).await.unwrap().status().as_u16(), 501);
 }
 
+#[tokio::test]
+async fn it_listens_and_waiting_ends_with_the_event() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let stub = EventsStub::start().await.unwrap();
+    let body = event("a").encode_to_vec();
+    let head = format!(
+        "POST {RECORD_PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/proto\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = tokio::net::TcpStream::connect(stub.url().trim_start_matches("http://")).await.unwrap();
+    let send = async {
+        stream.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let second = Duration::from_secs(1);
+    let (events, answer) = tokio::join!(stub.wait_for(10 * second, |events| !events.is_empty()), send);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(events.unwrap(), stub.events_of("a"));
+    let error = stub.wait_for(second / 20, |events| events.len() > 1).await.unwrap_err().to_string();
+    assert!(error.contains("a attempt 1"), "{error}");
+}
+
 fn scope() -> Option<v2::Identifier> {
     Some(v2::Identifier { project: "p".to_owned(), domain: "d".to_owned(), ..v2::Identifier::default() })
 }

@@ -160,7 +160,7 @@ fn parse_end(text: &str) -> Result<End> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::panic)]
 mod tests {
     use super::*;
 

@@ -9,6 +9,7 @@ mod names;
 mod phase;
 mod podhelper;
 mod quantity;
+mod reconcile;
 mod state;
 mod tasklog;
 mod template;
@@ -36,6 +37,7 @@ pub fn produce(case: &Case) -> anyhow::Result<Value> {
         "phase" => phase::produce(case),
         "podhelper" => podhelper::produce(case),
         "quantity" => quantity::produce(case),
+        "reconcile" => reconcile::produce(case),
         "state" => state::produce(case),
         "tasklog" => tasklog::produce(case),
         "template" => template::produce(case),

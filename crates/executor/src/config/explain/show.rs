@@ -1,5 +1,7 @@
 //! The configuration in effect, and where each value came from.
 
+mod located;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -11,6 +13,8 @@ use super::super::shape::{Kind, Shape};
 use super::super::tree::Tree;
 use super::write::{inline, key, needs_list};
 use super::{keys, to_value};
+
+pub use located::located;
 
 /// Which keys are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

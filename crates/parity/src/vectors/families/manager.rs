@@ -59,7 +59,7 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
         action: Action::new(object, None),
         stored: StoredState::default(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let steps = case.input("steps").as_array().context("a scenario has steps")?;
     let results = steps.iter().enumerate().map(|(index, step)| {
         let now = case.step_time(index)?;
@@ -124,7 +124,7 @@ impl Scenario {
         let settings = MetadataSettings { default_service_account: executor.default_k8s_service_account.clone() };
         Ok(Ok(TaskContext {
             template,
-            metadata: Arc::new(task_metadata(&self.action, &settings)),
+            metadata: Arc::new(task_metadata(&self.action, &settings)?),
             paths: Arc::new(task_paths(&self.action)?),
             inputs: None,
             platform: self.installation.platform(&Value::Null)?,

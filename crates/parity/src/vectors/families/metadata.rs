@@ -18,8 +18,9 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let action = Action::new(object, None);
     let executor = Installation::of(case)?.config.executor;
     let settings = MetadataSettings { default_service_account: executor.default_k8s_service_account };
-    match task_paths(&action) {
-        Ok(paths) => describe(&task_metadata(&action, &settings), &paths),
+    let derived = task_metadata(&action, &settings).and_then(|metadata| Ok((metadata, task_paths(&action)?)));
+    match derived {
+        Ok((metadata, paths)) => describe(&metadata, &paths),
         Err(error) => Ok(plugin_failure(&PluginError::uncoded(error.to_string()))),
     }
 }

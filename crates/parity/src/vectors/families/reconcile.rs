@@ -35,7 +35,7 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     world.add_files(case.input("files"))?;
     let has_catalog: bool = decoded(case.input("useCatalog"))?;
     let scenario = Scenario { reconciler: reconciler(case, &world, has_catalog)?, world, has_catalog };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let steps = case.input("steps").as_array().context("a scenario has steps")?;
     let results = steps.iter().enumerate().map(|(index, step)| {
         let now = case.step_time(index)?;
@@ -104,7 +104,7 @@ impl Scenario {
             }
             Err(error) => {
                 result["requeueAfterSeconds"] = 0.into();
-                result["error"] = json!({"code": "", "message": reconcile_error(&error)});
+                result["error"] = json!({"code": "", "message": error_text(&error)});
             }
         }
         Ok(result)
@@ -147,8 +147,15 @@ fn wake_name(wake: Wake) -> &'static str {
     }
 }
 
-fn reconcile_error(error: &ReconcileError) -> String {
-    error.to_string()
+/// An error with everything that led to it.
+fn error_text(error: &ReconcileError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 /// The stored action in the shape of the vectors.

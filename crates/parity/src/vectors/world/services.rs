@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use aileron_executor::catalog::{CacheKey, CacheMetadata, CachedOutputs, CatalogClient, CatalogError, Reservation};
 use aileron_executor::connect::{Code, ConnectError};
+use aileron_executor::events::{EventError, EventSink};
 use aileron_idl::flyteidl2::core::{Literal, LiteralMap, TaskExecutionIdentifier};
+use aileron_idl::flyteidl2::workflow::ActionEvent;
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -67,6 +69,19 @@ impl CatalogClient for World {
             "error" => Err(refusal("release", Code::Unavailable)),
             _ => Ok(()),
         }
+    }
+}
+
+#[async_trait]
+impl EventSink for World {
+    async fn record(&self, event: ActionEvent) -> Result<(), EventError> {
+        let mut state = self.state();
+        if state.events_down {
+            let last = ConnectError { code: Code::Unavailable, message: "down".into() };
+            return Err(EventError::GaveUp { after: Duration::ZERO, last: Some(last) });
+        }
+        state.action_events.push(message_json(&event).unwrap_or_default());
+        Ok(())
     }
 }
 

@@ -1,0 +1,166 @@
+//! The binary as its users meet it: what it prints, and how it ends.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// Runs the binary far away from any configuration and any cluster.
+fn aileron(directory: &Path, arguments: &[&str]) -> Ended {
+    let output = command(directory, arguments).output().unwrap();
+    Ended {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn command(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aileron"));
+    command.args(arguments).current_dir(directory).env_clear().env("HOME", directory);
+    command
+}
+
+fn anywhere(arguments: &[&str]) -> Ended {
+    aileron(tempfile::tempdir().unwrap().path(), arguments)
+}
+
+#[test]
+fn help_teaches_and_a_missing_command_is_a_usage_error() {
+    let help = anywhere(&["--help"]);
+    assert_eq!(help.code, Some(0));
+    for text in ["Examples:", "aileron run --config", "Exit codes: 0 success, 1 failure, 2", "plugins"] {
+        assert!(help.out.contains(text), "{text} is not in:\n{}", help.out);
+    }
+    assert!(!help.out.contains('\u{1b}'), "no colours without a terminal");
+    assert_eq!(anywhere(&[]).code, Some(2));
+    let wrong = anywhere(&["run", "--kubconfig", "x"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("--kubeconfig"), "{}", wrong.err);
+}
+
+#[test]
+fn version_is_text_or_json() {
+    assert!(anywhere(&["version"]).out.starts_with(concat!("aileron ", env!("CARGO_PKG_VERSION"), " ")));
+    let json: serde_json::Value = serde_json::from_str(&anywhere(&["version", "-o", "json"]).out).unwrap();
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn the_crd_is_the_same_in_both_formats() {
+    let json: serde_json::Value = serde_json::from_str(&anywhere(&["crd", "-o", "json"]).out).unwrap();
+    assert_eq!(json["kind"], "CustomResourceDefinition");
+    assert_eq!(json["metadata"]["name"], "taskactions.flyte.org");
+    assert!(json.get("status").is_none());
+    let yaml: serde_json::Value = serde_saphyr::from_str(&anywhere(&["crd"]).out).unwrap();
+    assert_eq!(yaml, json);
+    let refused = anywhere(&["crd", "--executor.cluster", "x"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.err.contains("--executor.cluster"), "{}", refused.err);
+}
+
+#[test]
+fn check_tells_all_mistakes_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "executor:\n  clutser: east\n  maxSystemFailures: many\n";
+    std::fs::write(directory.path().join("config.yaml"), text).unwrap();
+    for arguments in [
+        &["config", "check"][..],
+        &["config", "check", "--config", "*.yaml"],
+        &["config", "check", "--config", "config.yaml"],
+    ] {
+        let ended = aileron(directory.path(), arguments);
+        assert_eq!(ended.code, Some(2), "{}", ended.err);
+        assert!(ended.err.contains("config.yaml:2: executor.clutser: unknown key"), "{}", ended.err);
+        assert!(ended.err.contains("config.yaml:3: executor.maxSystemFailures"), "{}", ended.err);
+        assert_eq!(ended.err.matches("error: ").count(), 2, "{}", ended.err);
+    }
+    let missing = anywhere(&["config", "check", "--config", "nowhere.yaml"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.err.contains("nowhere.yaml"), "{}", missing.err);
+    assert_eq!(anywhere(&["config", "check"]).code, Some(0));
+}
+
+#[test]
+fn an_unknown_key_on_the_command_line_gets_a_suggestion() {
+    for arguments in [["run", "--executor.maxSystemFailure", "5"], ["config", "check", "--executor.maxSystemFailure=5"]]
+    {
+        let ended = anywhere(&arguments);
+        assert_eq!(ended.code, Some(2));
+        assert!(ended.err.contains("did you mean --executor.maxSystemFailures?"), "{}", ended.err);
+    }
+}
+
+#[test]
+fn the_example_changes_nothing_and_the_schema_is_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let example = anywhere(&["config", "example"]).out;
+    std::fs::write(directory.path().join("config.yaml"), &example).unwrap();
+    let ended = aileron(directory.path(), &["config", "check"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let with = aileron(directory.path(), &["config", "show", "--all", "-o", "json"]).out;
+    let without = anywhere(&["config", "show", "--all", "-o", "json"]).out;
+    let values = |text: &str| {
+        let rows: Vec<serde_json::Value> = serde_json::from_str(text).unwrap();
+        rows.into_iter().map(|row| (row["key"].clone(), row["value"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&with), values(&without));
+    let schema: serde_json::Value = serde_json::from_str(&anywhere(&["config", "schema"]).out).unwrap();
+    assert!(schema["properties"]["executor"].is_object());
+}
+
+#[test]
+fn show_says_where_values_came_from() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("a.yaml"), "executor:\n  cluster: east\n").unwrap();
+    std::fs::write(directory.path().join("b.yaml"), "executor:\n  cluster: west\n  metricsSecure: false\n").unwrap();
+    let arguments = ["config", "show", "--config", "a.yaml", "b.yaml", "--executor.maxSystemFailures", "5"];
+    let shown = aileron(directory.path(), &arguments);
+    assert_eq!(shown.code, Some(0), "{}", shown.err);
+    assert!(shown.out.contains("cluster: west # b.yaml:2"), "{}", shown.out);
+    assert!(shown.out.contains("metricsSecure: false # b.yaml:3"), "{}", shown.out);
+    assert!(shown.out.contains("maxSystemFailures: 5 # flag --executor.maxSystemFailures"), "{}", shown.out);
+    assert!(!shown.out.contains("# default"), "{}", shown.out);
+    assert!(anywhere(&["config", "show", "--all"]).out.contains("cluster: \"\" # default"));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = command(directory.path(), &["config", "example"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap()), (Some(0), String::new()));
+}
+
+#[test]
+fn plugins_are_listed_without_a_cluster() {
+    let table = anywhere(&["plugins"]);
+    assert_eq!(table.code, Some(0), "{}", table.err);
+    let header = table.out.lines().next().unwrap();
+    let columns: Vec<_> = header.split("   ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
+    assert_eq!(columns, ["ID", "TASK TYPES", "KIND", "DEFAULT", "ENABLED", "SERVED"]);
+    let pod = table.out.lines().find(|line| line.contains(" v1/Pod ")).unwrap();
+    assert!(pod.ends_with("unknown (no cluster)"), "{pod}");
+
+    let json = anywhere(&["plugins", "-o", "json", "--tasks.task-plugins.enabled-plugins", "core-sleep"]);
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    for plugin in json["plugins"].as_array().unwrap() {
+        assert_eq!(plugin["enabled"], plugin["id"] == "core-sleep", "{plugin}");
+    }
+    let wrong = anywhere(&["plugins", "--tasks.task-plugins.enabled-plugins", "sprak"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("enabled-plugins names \"sprak\""), "{}", wrong.err);
+    assert_eq!(anywhere(&["plugins", "--kubeconfig", "/nowhere"]).code, Some(1));
+}
