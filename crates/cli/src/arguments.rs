@@ -8,10 +8,10 @@ const EXAMPLES: &str = "\
 Examples:
   aileron run --config /etc/flyte/config/config.yaml
   aileron run --kubeconfig ~/.kube/config --executor.EventsServiceURL http://localhost:8090
-  aileron config example > config.yaml      a file with every key, its meaning and its default
-  aileron config check --config config.yaml all mistakes at once, with file and line
-  aileron crd | kubectl apply -f -          teach a cluster what a TaskAction is
-  aileron plugins                           which plugin runs which task type
+  aileron config example > config.yaml       a file with every key, its meaning and its default
+  aileron config check --config config.yaml  all mistakes at once, with file and line
+  aileron crd | kubectl apply -f -           teach a cluster what a TaskAction is
+  aileron plugins                            which plugin runs which task type
 
 Any configuration key can be given as a flag: --section.key VALUE.
 Exit codes: 0 success, 1 failure, 2 wrong command line or configuration.";
@@ -126,7 +126,7 @@ pub struct RunArguments {
     /// `info,kube=debug`
     #[arg(long, value_name = "LEVEL", env = "RUST_LOG", hide_env_values = true)]
     pub log_level: Option<String>,
-    /// How a log record looks, instead of `logger.formatter.type`
+    /// How a log record looks, instead of `logger.formatter.type`; on a terminal `text`, unless somebody has set it
     #[arg(long, value_enum)]
     pub log_format: Option<LogFormat>,
     /// Threads that work; more help only when thousands of tasks change at once

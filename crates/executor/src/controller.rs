@@ -70,6 +70,7 @@ impl Controller {
     /// Rounds for one action until it has nothing more to do at once.
     async fn rounds(&self, key: &ActionKey) {
         let started = Instant::now();
+        let safety = self.queue.is_safety(key);
         let mut next = Next::Again;
         for _ in 0..STEPS_IN_A_ROW {
             let Some(action) = self.memory.get(key) else {
@@ -86,7 +87,14 @@ impl Controller {
             let wake = self.reconciler.reconcile(&action).instrument(span.clone()).await;
             match wake {
                 Ok(Wake::Now) => continue,
-                Ok(wake) => next = self.after(key, wake).instrument(span).await,
+                Ok(wake) => {
+                    let found = safety && self.memory.get(key).is_none_or(|now| now.object.status != action.object.status);
+                    if found {
+                        metrics::counter!("aileron_safety_finds_total").increment(1);
+                        tracing::warn!(parent: &span, "a change was missed and found only by looking");
+                    }
+                    next = self.after(key, wake).instrument(span).await;
+                }
                 Err(error) => {
                     let _entered = span.enter();
                     next = self.after_failure(key, &error);
@@ -101,10 +109,12 @@ impl Controller {
     /// When to come back after a round that went well.
     async fn after(&self, key: &ActionKey, wake: Wake) -> Next {
         self.queue.succeeded(key);
+        if self.memory.get(key).is_none() {
+            return Next::Idle;
+        }
         let wanted = match wake {
-            Wake::Never => None,
+            Wake::Never | Wake::OnChange => None,
             Wake::Now => return Next::Again,
-            Wake::OnChange => Some(Instant::now() + SAFETY),
             Wake::Retry(pause) => Some(Instant::now() + unsigned(pause)),
             Wake::At(at) => Some(Instant::now() + unsigned(at.duration_since(Timestamp::now()))),
         };
@@ -115,7 +125,8 @@ impl Controller {
         };
         match wanted.into_iter().chain(held).min() {
             Some(at) => Next::At(at),
-            None => Next::Idle,
+            None if wake == Wake::Never => Next::Idle,
+            None => Next::Safety(Instant::now() + SAFETY),
         }
     }
 

@@ -16,10 +16,14 @@ use aileron_machinery::{
     TaskInfo, code,
 };
 use async_trait::async_trait;
+use jiff::SignedDuration;
 
 use crate::cluster::Objects;
 use crate::gob::ManagerPhase;
 use crate::storage::BlobStore;
+
+/// When to look again for an object that was created but is not to be seen, should its appearance be missed.
+const VISIBLE_WITHIN: SignedDuration = SignedDuration::from_secs(31);
 
 /// Drives one Kubernetes plugin.
 pub struct PluginManager {
@@ -68,7 +72,10 @@ impl CorePlugin for PluginManager {
             }
             ManagerPhase::Started => match self.observe(request.task, &before).await? {
                 Some(seen) => (seen.phase, seen.state),
-                None => return Ok(CoreStep::of(PhaseInfo::undefined())),
+                None => {
+                    let wake_at = now.checked_add(VISIBLE_WITHIN).ok();
+                    return Ok(CoreStep { phase: PhaseInfo::undefined(), state: None, wake_at });
+                }
             },
         };
         let write = (after != before).then(|| state::write(&after));

@@ -105,13 +105,14 @@ impl PluginList {
             }
         }
         // Among Kubernetes plugins the last default wins; another plugin is the default only if none of them is.
-        if entry.is_default && (kind.is_some() || self.default.is_none()) {
-            if let Some(earlier) = self.default.replace(index) {
-                self.warnings.push(format!(
-                    "plugins {:?} and {:?} both want to be the default; the latter is",
-                    self.plugins[earlier].entry.id, entry.id
-                ));
-            }
+        if entry.is_default
+            && (kind.is_some() || self.default.is_none())
+            && let Some(earlier) = self.default.replace(index)
+        {
+            self.warnings.push(format!(
+                "plugins {:?} and {:?} both want to be the default; the latter is",
+                self.plugins[earlier].entry.id, entry.id
+            ));
         }
     }
 

@@ -255,10 +255,15 @@ fn platform(
         k8s: Arc::new(config.plugins.k8s.clone()),
         logs: Arc::new(config.plugins.logs.clone()),
         copilot_storage: Arc::new(CopilotStorage::new(&config.storage, config.logger.level)),
-        environment: Arc::new(std::env::vars().collect()),
+        environment: Arc::new(environment()),
         ..Platform::default()
     };
     Arc::new(move || Platform { pod_templates: templates.snapshot(), ..fixed.clone() })
+}
+
+/// The environment of the process; a variable that is not text could not be put into a pod anyway.
+fn environment() -> std::collections::BTreeMap<String, String> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect()
 }
 
 async fn gauges(

@@ -93,12 +93,13 @@ impl Endpoints {
         recorded: PrometheusHandle,
         client: kube::Client,
     ) -> Result<Self, ServeError> {
-        let health = match open(HEALTH_KEY, &config.health_probe_bind_address).await? {
-            Some((listener, address)) => {
-                Some(Server { listener, address, router: health::router(readiness), transport: Transport::Plain })
-            }
-            None => None,
-        };
+        let health = open(HEALTH_KEY, &config.health_probe_bind_address).await?;
+        let health = health.map(|(listener, address)| Server {
+            listener,
+            address,
+            router: health::router(readiness),
+            transport: Transport::Plain,
+        });
         let mut certificates = None;
         let metrics = match open(METRICS_KEY, &config.metrics_bind_address).await? {
             Some((listener, address)) if config.metrics_secure => {

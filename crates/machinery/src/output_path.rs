@@ -8,7 +8,7 @@ pub use location::LocationError;
 
 /// An output base that is no place to write to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid RunOutputBase {base:?}: {source}; expected <scheme>://<bucket>/<path>")]
+#[error("invalid RunOutputBase {base:?}: parse {base:?}: {source}")]
 pub struct OutputPathError {
     base: String,
     #[source]

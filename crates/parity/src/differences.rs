@@ -3,6 +3,7 @@
 //! A difference says what it changes in a recorded result, so that everything else in the same result still counts.
 
 mod markdown;
+mod rules;
 
 use serde_json::Value;
 
@@ -26,8 +27,6 @@ pub enum Effect {
     Normalise(fn(&Case, &mut Value, &mut Value)),
     /// These cases are not run, because nothing in them could agree.
     Skip(fn(&Case) -> bool),
-    /// No recorded result shows it.
-    Unseen,
 }
 
 /// Everything we do differently.
@@ -36,30 +35,65 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         id: "event-error-code",
         reason: "Action events carry the code of an error in `error_info.code`, which upstream leaves empty, so that \
                  users can tell an `OOMKilled` from an `Interrupted` without reading the message.",
-        effect: Effect::Normalise(ignore_error_codes_of_events),
+        effect: Effect::Normalise(rules::ignore_error_codes_of_events),
     },
     OnPurpose {
         id: "failed-attempt-reported",
         reason: "When an attempt fails and another follows, the failed attempt is reported with a FAILED event before \
                  the QUEUED of the next one; upstream never reports it.",
-        effect: Effect::Normalise(ignore_failed_attempt_before_next),
+        effect: Effect::Normalise(rules::ignore_failed_attempt_before_next),
     },
     OnPurpose {
         id: "no-polling",
         reason: "An action is looked at again when something changed or a timer is due; upstream looks every \
                  `executor.requeueDuration`, whether or not anything happened.",
-        effect: Effect::Normalise(ignore_polls),
+        effect: Effect::Normalise(rules::ignore_polls),
+    },
+    OnPurpose {
+        id: "own-finalizer-only",
+        reason: "Only our own finalizer is taken off an object, by a patch; upstream empties the whole list by an \
+                 update, and with it the finalizers of others.",
+        effect: Effect::Normalise(rules::patch_instead_of_update),
+    },
+    OnPurpose {
+        id: "adopt-from-watch",
+        reason: "An object of the attempt that the watch already shows is taken over without trying to create it again.",
+        effect: Effect::Normalise(rules::ignore_creates_of_existing),
+    },
+    OnPurpose {
+        id: "no-foreign-objects",
+        reason: "An object that bears the name of an attempt but belongs to something else is never taken over; the \
+                 task says so and waits, where upstream would follow a stranger's pod.",
+        effect: Effect::Normalise(rules::part_at_foreign_object),
+    },
+    OnPurpose {
+        id: "wait-for-terminating",
+        reason: "A relaunch waits until the object of the failed launch is gone; upstream takes the dying object for \
+                 the new one and fails again.",
+        effect: Effect::Normalise(rules::part_at_terminating_object),
+    },
+    OnPurpose {
+        id: "discarded-object-released",
+        reason: "Our finalizer comes off the object of a failed launch, so that the object goes and the relaunch gets \
+                 its name; upstream leaves the finalizer, and the name stays taken.",
+        effect: Effect::Normalise(rules::part_at_released_object),
+    },
+    OnPurpose {
+        id: "system-failures-kept-over-relaunch",
+        reason: "Failures of the platform are forgiven when a task gets further than before, not already when it is \
+                 launched again; upstream starts a task that fails in the same way each time for ever.",
+        effect: Effect::Normalise(rules::ignore_failures_kept_over_relaunch),
     },
     OnPurpose {
         id: "file-output-base",
         reason: "A run's output base may be a `file:///` location, so that a single machine needs no object store; \
                  upstream refuses a location without a bucket.",
-        effect: Effect::Skip(has_file_output_base),
+        effect: Effect::Skip(rules::has_file_output_base),
     },
     OnPurpose {
         id: "pod-specs-always-there",
         reason: "Merging pod specs takes two pod specs, so upstream's error for a missing one cannot happen.",
-        effect: Effect::Skip(merges_nothing),
+        effect: Effect::Skip(rules::merges_nothing),
     },
 ];
 
@@ -75,71 +109,6 @@ pub fn normalise(case: &Case, expected: &mut Value, got: &mut Value) {
 /// The difference for which the case is not run, if there is one.
 pub fn skipped(case: &Case) -> Option<&'static OnPurpose> {
     ON_PURPOSE.iter().find(|difference| matches!(difference.effect, Effect::Skip(applies) if applies(case)))
-}
-
-fn events(side: &mut Value) -> impl Iterator<Item = &mut Vec<Value>> {
-    side.get_mut("steps")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-        .filter_map(|step| step.get_mut("actionEvents").and_then(Value::as_array_mut))
-}
-
-fn ignore_error_codes_of_events(_: &Case, expected: &mut Value, got: &mut Value) {
-    for side in [expected, got] {
-        for error in events(side).flatten().filter_map(|event| event.get_mut("error_info")?.as_object_mut()) {
-            error.remove("code");
-        }
-    }
-}
-
-fn ignore_failed_attempt_before_next(_: &Case, _: &mut Value, got: &mut Value) {
-    for events in events(got) {
-        let attempt = |event: &Value| event.get("attempt").and_then(Value::as_u64).unwrap_or_default();
-        let is = |event: &Value, phase: &str| event.get("phase").is_some_and(|value| value == phase);
-        let mut index = 0;
-        while index + 1 < events.len() {
-            let (failed, next) = (&events[index], &events[index + 1]);
-            let followed = is(failed, "ACTION_PHASE_FAILED")
-                && is(next, "ACTION_PHASE_QUEUED")
-                && attempt(next) == attempt(failed) + 1;
-            if followed {
-                events.remove(index);
-            } else {
-                index += 1;
-            }
-        }
-    }
-}
-
-/// A timer of ours stands where upstream polls. All other pauses are compared.
-fn ignore_polls(_: &Case, expected: &mut Value, got: &mut Value) {
-    let steps = |side| Value::as_array_mut(side).map(Vec::as_mut_slice).unwrap_or_default();
-    let (Some(expected), Some(got)) = (expected.get_mut("steps"), got.get_mut("steps")) else { return };
-    for (expected, got) in steps(expected).iter_mut().zip(steps(got)) {
-        let Some(members) = got.as_object_mut() else { continue };
-        let wake = members.remove("wake");
-        if wake.is_some_and(|wake| wake == "at") {
-            members.insert("requeueAfterSeconds".into(), expected["requeueAfterSeconds"].clone());
-        }
-    }
-}
-
-fn has_file_output_base(case: &Case) -> bool {
-    let base = match case.function() {
-        "names.actionOutputPath" => case.arg("runOutputBase"),
-        _ => case.input("taskAction").pointer("/spec/runOutputBase").unwrap_or(&Value::Null),
-    };
-    base.as_str().is_some_and(|base| base.starts_with("file://"))
-}
-
-fn merges_nothing(case: &Case) -> bool {
-    let parts: &[&str] = match case.function() {
-        "pod.mergeBaseOntoTemplate" => &["base", "template"],
-        "pod.mergeOverlayOntoBase" => &["base", "overlay"],
-        _ => return false,
-    };
-    parts.iter().any(|part| case.arg(part).is_null())
 }
 
 #[cfg(test)]
@@ -177,5 +146,68 @@ mod tests {
         assert!(judge(&case, &got(json!([event("QUEUED", 2)]))).is_empty());
         assert!(!judge(&case, &got(json!([event("FAILED", 2), event("QUEUED", 2)]))).is_empty());
         assert!(!judge(&case, &got(json!([event("QUEUED", 2), event("FAILED", 1)]))).is_empty());
+    }
+
+    fn steps(steps: &Value) -> Value {
+        json!({"steps": steps})
+    }
+
+    fn calls(calls: &Value) -> Value {
+        steps(&json!([{"calls": calls}]))
+    }
+
+    fn recorded(expected: &Value) -> Case {
+        serde_json::from_value(json!({
+            "family": "manager", "name": "x", "now": "2009-11-10T23:00:00Z", "expected": expected,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_finalizer_comes_off_by_patch_and_only_once() {
+        let update = json!({"verb": "update", "kind": "Pod", "name": "p", "result": "ok", "object": {"kind": "Pod"}});
+        let patch = |name: &str| json!({"verb": "patch", "kind": "Pod", "name": name, "result": "ok"});
+        let case = recorded(&calls(&json!([update])));
+        assert!(judge(&case, &calls(&json!([patch("p")]))).is_empty());
+        assert!(!judge(&case, &calls(&json!([patch("q")]))).is_empty());
+        assert!(!judge(&case, &calls(&json!([]))).is_empty());
+    }
+
+    #[test]
+    fn a_create_that_finds_its_object_may_be_left_out_and_no_other() {
+        let create = |result: &str| json!({"verb": "create", "kind": "Pod", "name": "p", "result": result});
+        assert!(judge(&recorded(&calls(&json!([create("AlreadyExists")]))), &calls(&json!([]))).is_empty());
+        assert!(!judge(&recorded(&calls(&json!([create("ok")]))), &calls(&json!([]))).is_empty());
+        assert!(
+            !judge(&recorded(&calls(&json!([create("Conflict")]))), &calls(&json!([create("AlreadyExists")])))
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn courses_part_at_a_strangers_object_and_not_before() {
+        let expected = recorded(&steps(&json!([{"stateVersion": 1}, {"stateVersion": 2}])));
+        let refused = json!({"error": {"code": "ForeignObject", "message": "m"}});
+        assert!(judge(&expected, &steps(&json!([{"stateVersion": 1}, refused]))).is_empty());
+        assert!(!judge(&expected, &steps(&json!([{"stateVersion": 3}, refused]))).is_empty());
+    }
+
+    #[test]
+    fn a_released_object_is_only_one_that_was_just_deleted() {
+        let call = |verb: &str| json!({"verb": verb, "kind": "Pod", "name": "p", "result": "ok"});
+        let case = recorded(&calls(&json!([call("delete")])));
+        assert!(judge(&case, &calls(&json!([call("delete"), call("patch")]))).is_empty());
+        assert!(!judge(&case, &calls(&json!([call("patch"), call("delete")]))).is_empty());
+    }
+
+    #[test]
+    fn a_pause_counts_unless_a_timer_or_the_next_step_replaces_a_poll() {
+        let case = recorded(&steps(&json!([{"requeueAfterSeconds": 10}])));
+        let woken = |wake: &str, pause: u32| steps(&json!([{"requeueAfterSeconds": pause, "wake": wake}]));
+        assert!(judge(&case, &woken("at", 3)).is_empty());
+        assert!(judge(&case, &woken("now", 0)).is_empty());
+        assert!(judge(&case, &woken("onChange", 10)).is_empty());
+        assert!(!judge(&case, &woken("never", 0)).is_empty());
+        assert!(!judge(&case, &woken("retry", 5)).is_empty());
     }
 }

@@ -4,6 +4,7 @@ pub mod cluster;
 pub mod differences;
 pub mod events_stub;
 pub mod kubelet;
+pub mod suite;
 pub mod vectors;
 
 /// Chooses the one TLS implementation of the process; every test and program that opens a connection calls it first.

@@ -35,9 +35,9 @@ pub enum RunError {
     /// The cases could not be read.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// A selected path has no cases.
-    #[error("no case is below {0}; give <family>[/<group>[/<name>]] as the folders are named")]
-    NothingSelected(String),
+    /// Nothing is left to run, which would otherwise look like success.
+    #[error("no case is selected; give <family>[/<group>[/<name>]] as the folders are named")]
+    NothingSelected,
     /// A result could not be written down.
     #[error("failed to write the result of {case}")]
     Write {
@@ -62,16 +62,17 @@ pub fn run_where(
     condition: impl Fn(&Case) -> bool,
 ) -> Result<Report, RunError> {
     let cases = case::load(folder)?;
-    if let Some(path) = selection.unused(&cases).next() {
-        return Err(RunError::NothingSelected(path.to_owned()));
-    }
     let mut report = Report::default();
+    selection.unused(&cases).for_each(|path| report.note(format!("no case is below {path}")));
     for case in cases.iter().filter(|case| selection.includes(case) && condition(case)) {
         let outcome = match differences::skipped(case) {
             Some(difference) => Outcome::Skipped(difference.reason.to_owned()),
             None => run_case(case, out)?,
         };
         report.add(case, outcome);
+    }
+    if report.is_empty() {
+        return Err(RunError::NothingSelected);
     }
     Ok(report)
 }

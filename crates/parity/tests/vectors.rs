@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 use aileron_parity::differences::render_markdown;
 use aileron_parity::vectors::case::Case;
+use aileron_parity::vectors::judge::judge;
 use aileron_parity::vectors::run_where;
 use aileron_parity::vectors::selection::Selection;
+use aileron_parity::vectors::upstream_bugs::RULES;
+use aileron_parity::vectors::walk;
 use serde_json::Value;
 
 /// What must pass today. The rest waits for its plugins.
@@ -40,6 +43,14 @@ fn every_case_is_readable() {
     assert!(cases.len() >= 1685, "only {} cases", cases.len());
 }
 
+#[test]
+fn every_defect_that_a_case_names_has_a_rule() {
+    let cases = aileron_parity::vectors::case::load(&folder()).unwrap();
+    let known = |id: &String| RULES.iter().any(|rule| rule.id == id);
+    let unknown: Vec<_> = cases.iter().flat_map(|case| &case.upstream_bugs).filter(|id| !known(id)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
 /// Run with `UPDATE=1` to write the page.
 #[test]
 fn the_page_of_differences_is_current() {
@@ -52,4 +63,49 @@ fn the_page_of_differences_is_current() {
     }
     let written = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(written == page, "docs/differences.md is not what the code says; run this test with UPDATE=1");
+}
+
+/// A comparison that cannot fail proves nothing: whatever is changed in a recorded pod or phase must be noticed.
+#[test]
+fn every_change_of_a_recorded_result_is_noticed() {
+    let cases = aileron_parity::vectors::case::load(&folder()).unwrap();
+    let selection = Selection::parse("build/pod,build/real-sdk-pod,phase/pod");
+    let mut unnoticed = std::collections::BTreeMap::<String, usize>::new();
+    for case in cases.iter().filter(|case| selection.includes(case) && case.upstream_bugs.is_empty()) {
+        let mut recorded = case.expected.clone();
+        let mut open_message = false;
+        walk::objects(&mut recorded, &mut |members| {
+            open_message |= members.remove("messageExact") == Some(Value::Bool(false));
+        });
+        assert_eq!(judge(case, &recorded), [], "{} differs from itself", case.id());
+        let mut places = Vec::new();
+        leaves(&recorded, String::new(), &mut places);
+        for place in places.into_iter().filter(|place| !(open_message && place.ends_with("/message"))) {
+            let mut changed = recorded.clone();
+            let leaf = changed.pointer_mut(&place).unwrap();
+            *leaf = match leaf {
+                Value::Bool(flag) => (!*flag).into(),
+                Value::Number(number) => (number.as_i64().unwrap_or_default() + 1).into(),
+                _ => "2001-02-03T04:05:06Z".into(),
+            };
+            if judge(case, &changed).is_empty() {
+                *unnoticed.entry(place.rsplit('/').next().unwrap_or_default().to_owned()).or_default() += 1;
+            }
+        }
+    }
+    assert!(unnoticed.is_empty(), "{unnoticed:?}");
+}
+
+fn leaves(value: &Value, path: String, found: &mut Vec<String>) {
+    let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
+    match value {
+        Value::Object(members) => {
+            members.iter().for_each(|(key, member)| leaves(member, format!("{path}/{}", escaped(key)), found));
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| leaves(item, format!("{path}/{index}"), found));
+        }
+        Value::Null => {}
+        _ => found.push(path),
+    }
 }

@@ -1,15 +1,18 @@
 //! `aileron run`.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io::{IsTerminal, stderr};
 
 use aileron_executor::config::Loaded;
+use aileron_executor::config::explain::{Selection, located};
 use aileron_executor::run::{self, RunOptions};
 use aileron_executor::serve::{Endpoints, Readiness, install_recorder};
 use anyhow::Context;
+use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::arguments::RunArguments;
+use crate::arguments::{LogFormat, RunArguments};
 use crate::failure::{FAILED, Failure};
 use crate::{cluster, configuration, logs};
 
@@ -18,7 +21,7 @@ const NAMESPACE: &str = "flyte";
 
 pub fn run(arguments: &RunArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     let loaded = configuration::load(&arguments.config, overrides)?;
-    logs::start(&loaded.config.logger, arguments.log_level.as_deref(), arguments.log_format)?;
+    logs::start(&loaded.config.logger, arguments.log_level.as_deref(), log_format(arguments, &loaded))?;
     for warning in &loaded.warnings {
         tracing::warn!(key = warning.path, origin = %warning.origin, "{}", warning.message);
     }
@@ -35,6 +38,16 @@ pub fn run(arguments: &RunArguments, overrides: Vec<(String, String)>) -> Result
         tracing::error!("{failure}");
         Failure::Told(FAILED)
     })
+}
+
+/// How log records are written, if the configuration is not to decide: JSON is for programs, so a person at a terminal
+/// gets text as long as nobody asked for anything.
+fn log_format(arguments: &RunArguments, loaded: &Loaded) -> Option<LogFormat> {
+    let configured = || match located(loaded, Selection::Set) {
+        Value::Array(rows) => rows.iter().any(|row| row["key"] == "logger.formatter.type"),
+        _ => false,
+    };
+    arguments.log_format.or_else(|| (stderr().is_terminal() && !configured()).then_some(LogFormat::Text))
 }
 
 async fn work(arguments: &RunArguments, loaded: Loaded) -> anyhow::Result<()> {

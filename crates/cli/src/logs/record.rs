@@ -8,7 +8,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Scope};
 
 /// Which keys a record has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ where
     fn format_event(&self, cx: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let mut said = Said::default();
         // Fields of spans first, so that those of the event, which know more, win.
-        for span in cx.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+        for span in cx.event_scope().into_iter().flat_map(Scope::from_root) {
             let extensions = span.extensions();
             let fields = extensions.get::<FormattedFields<N>>().map(|fields| serde_json::from_str(fields));
             if let Some(Ok(Value::Object(fields))) = fields {
@@ -56,12 +56,12 @@ where
         }
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
-        writeln!(writer, "{}", self.layout.record(said, *metadata.level(), &time))
+        writeln!(writer, "{}", self.layout.record(&said, *metadata.level(), &time))
     }
 }
 
 impl Layout {
-    fn record(self, said: Said, level: Level, time: &str) -> Value {
+    fn record(self, said: &Said, level: Level, time: &str) -> Value {
         let name = match level {
             Level::ERROR => "error",
             Level::WARN => "warning",

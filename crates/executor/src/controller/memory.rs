@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use kube::api::ObjectMeta;
 
-use crate::action::{Action, TaskAction, TaskActionStatus};
+use crate::action::{Action, TaskAction, TaskActionStatus, labels};
 
 /// Names an action.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,7 +75,7 @@ impl Memory {
             entries.insert(key, Entry { version, known });
             return true;
         };
-        if version <= entry.version {
+        if version < entry.version || (version == entry.version && !entry.known.lacks(&object)) {
             return false;
         }
         entry.version = version;
@@ -97,16 +97,26 @@ impl Memory {
         true
     }
 
-    /// The action left the watch: deleted, or labelled as ended.
+    /// The action is gone.
     pub fn remove(&self, key: &ActionKey) {
         self.lock().remove(key);
     }
 
-    /// Keeps only these actions, after the watch began anew with a full list; the answer is those that went.
+    /// The action left the watch of actions that have not ended: deleted, or labelled as ended. One that is here for its
+    /// last round stays; the watch of ended actions brought it, and tells when it is gone.
+    pub fn left(&self, key: &ActionKey) {
+        let mut entries = self.lock();
+        if entries.get(key).is_some_and(|entry| !entry.known.is_in_last_round()) {
+            entries.remove(key);
+        }
+    }
+
+    /// Keeps only these actions, and those in their last round, after the watch of actions that have not ended began
+    /// anew with a full list; the answer is those that went.
     pub fn retain(&self, listed: &HashSet<ActionKey>) -> Vec<ActionKey> {
         let mut gone = Vec::new();
-        self.lock().retain(|key, _| {
-            let stays = listed.contains(key);
+        self.lock().retain(|key, entry| {
+            let stays = listed.contains(key) || entry.known.is_in_last_round();
             if !stays {
                 gone.push(key.clone());
             }
@@ -143,23 +153,39 @@ impl Memory {
 
     /// Enters a write of ours to the metadata, as the server answered it.
     pub fn wrote_metadata(&self, key: &ActionKey, metadata: &ObjectMeta) {
-        self.change(key, metadata, |action, _| {
+        let mut entries = self.lock();
+        let Some((known_version, action, _)) = live(&mut entries, key, metadata) else { return };
+        let written = version(metadata);
+        if written > *known_version {
+            *known_version = written;
             action.object.metadata = ObjectMeta { managed_fields: None, ..metadata.clone() };
-        });
+        }
     }
 
-    /// Enters a write of ours to the status, as the server answered it.
+    /// Enters a write of ours to the status, as the server answered it. Whatever was held is superseded: steps of one
+    /// action are decided one after the other.
     pub fn wrote_status(&self, key: &ActionKey, status: &TaskActionStatus, metadata: &ObjectMeta) {
-        self.change(key, metadata, |action, held| {
-            // A newer step may have been decided while this one was being written.
-            match held {
-                Some((written, _)) if action.object.status.as_ref() != Some(status) => *written = status.clone(),
-                _ => {
-                    *held = None;
-                    action.object.status = Some(status.clone());
-                }
-            }
-        });
+        let mut entries = self.lock();
+        let Some((known_version, action, held)) = live(&mut entries, key, metadata) else { return };
+        let written = version(metadata);
+        if written > *known_version {
+            *known_version = written;
+            *held = None;
+            action.object.metadata.resource_version = metadata.resource_version.clone();
+            action.object.status = Some(status.clone());
+        } else if let Some((server, _)) = held.take() {
+            // The watch was faster: what it showed contains this write, and maybe more.
+            action.object.status = Some(server);
+        }
+    }
+
+    /// Enters a status that the server turned out to have already.
+    pub fn has_status(&self, key: &ActionKey, status: &TaskActionStatus) {
+        if let Some(Entry { known: Known::Live { action, held }, .. }) = self.lock().get_mut(key)
+            && held.take().is_some()
+        {
+            Arc::make_mut(action).object.status = Some(status.clone());
+        }
     }
 
     /// Enters a status that is written later.
@@ -199,31 +225,46 @@ impl Memory {
         }
     }
 
-    fn change(
-        &self,
-        key: &ActionKey,
-        metadata: &ObjectMeta,
-        apply: impl FnOnce(&mut Action, &mut Option<(TaskActionStatus, Instant)>),
-    ) {
-        let mut entries = self.lock();
-        let Some(Entry { version: known_version, known: Known::Live { action, held } }) = entries.get_mut(key) else {
-            return;
-        };
-        if action.object.metadata.uid != metadata.uid {
-            return;
-        }
-        let written = version(metadata);
-        let action = Arc::make_mut(action);
-        apply(action, held);
-        if written > *known_version {
-            *known_version = written;
-            action.object.metadata.resource_version = metadata.resource_version.clone();
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<ActionKey, Entry>> {
         // Nothing panics while the lock is held, and entries are replaced as wholes.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// The object has something that we lack, although its version is the one we know. The answer to a write tells its
+    /// version; what somebody else wrote just before shows only in the object.
+    fn lacks(&self, object: &TaskAction) -> bool {
+        match self {
+            Self::Live { action, held } => {
+                let shown = object.status.as_ref();
+                let same_status = match held {
+                    Some((written, _)) => shown.unwrap_or(&TaskActionStatus::default()) == written,
+                    None => shown.unwrap_or(&TaskActionStatus::default()) == &action.status(),
+                };
+                let metadata = ObjectMeta { managed_fields: None, ..object.metadata.clone() };
+                !same_status || metadata != action.object.metadata
+            }
+            Self::Ended => object.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// Ended and labelled, and back because it is being deleted.
+    fn is_in_last_round(&self) -> bool {
+        matches!(self, Self::Live { action, .. } if labels::are_terminal(action.object.metadata.labels.as_ref()))
+    }
+}
+
+/// The parts of an action that a write of ours may change.
+type Parts<'a> = (&'a mut u64, &'a mut Action, &'a mut Option<(TaskActionStatus, Instant)>);
+
+/// The action that was written to, unless it has ended or is another one by now.
+fn live<'a>(entries: &'a mut HashMap<ActionKey, Entry>, key: &ActionKey, metadata: &ObjectMeta) -> Option<Parts<'a>> {
+    match entries.get_mut(key)? {
+        Entry { version, known: Known::Live { action, held } } if action.object.metadata.uid == metadata.uid => {
+            Some((version, Arc::make_mut(action), held))
+        }
+        _ => None,
     }
 }
 
@@ -292,6 +333,58 @@ mod tests {
         let held = memory.held(&key()).unwrap();
         assert_eq!(held.written.plugin_phase, "old");
         assert_eq!(held.wanted.signalled_by, "ada");
+    }
+
+    #[test]
+    fn a_write_supersedes_what_was_held_whoever_is_faster() {
+        let status = |phase: &str| TaskActionStatus { plugin_phase: phase.into(), ..Default::default() };
+        for watch_is_faster in [false, true] {
+            let memory = Memory::default();
+            memory.observe(object("5", "old"));
+            memory.hold_status(&key(), &status("held"), Instant::now());
+            if watch_is_faster {
+                memory.observe(object("6", "next"));
+            }
+            memory.wrote_status(&key(), &status("next"), &object("6", "").metadata);
+            assert_eq!(phase(&memory), "next", "watch is faster: {watch_is_faster}");
+            assert!(memory.held(&key()).is_none());
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_just_before_us_is_not_missed() {
+        let memory = Memory::default();
+        memory.observe(object("5", "old"));
+        let written = TaskActionStatus { plugin_phase: "new".into(), ..Default::default() };
+        memory.wrote_status(&key(), &written, &object("7", "").metadata);
+        // Deleted and signalled at version 6, our write on top of it.
+        let mut echo = object("7", "new");
+        echo.metadata.deletion_timestamp = Some(crate::action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
+        echo.status.as_mut().unwrap().signalled_by = "ada".into();
+        assert!(memory.observe(echo.clone()));
+        let action = memory.get(&key()).unwrap();
+        assert!(action.object.metadata.deletion_timestamp.is_some());
+        assert_eq!(action.status().signalled_by, "ada");
+        assert!(!memory.observe(echo), "and it is news only once");
+    }
+
+    #[test]
+    fn an_ended_action_comes_back_for_its_last_round_and_stays_until_it_is_gone() {
+        let memory = Memory::default();
+        memory.observe(object("5", "old"));
+        let mut labelled = object("9", "old");
+        labelled.metadata.labels = Some([(labels::TERMINATION_STATUS, labels::TERMINATED), (labels::COMPLETED_TIME, "t")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into());
+        labelled.metadata.deletion_timestamp =
+            Some(crate::action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
+        memory.ended(&key(), &labelled.metadata);
+        assert!(memory.observe(labelled), "deleted just before it was labelled");
+        memory.left(&key());
+        memory.retain(&HashSet::new());
+        assert!(memory.get(&key()).is_some());
+        memory.remove(&key());
+        assert!(memory.get(&key()).is_none());
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub enum Next {
     Again,
     /// A round at this moment, or earlier if something changes.
     At(Instant),
+    /// Nothing until something changes, and at this moment a look in case a change was missed.
+    Safety(Instant),
     /// Nothing until something changes.
     Idle,
 }
@@ -39,6 +41,8 @@ struct Slot {
     state: State,
     dirty: bool,
     timer: Option<(Instant, u64)>,
+    timer_is_safety: bool,
+    by_safety: bool,
     failures: u32,
 }
 
@@ -59,7 +63,7 @@ impl Queue {
 
     /// Something about the action will be due.
     pub fn wake_at(&self, key: &ActionKey, at: Instant) {
-        self.lock().set_timer(key, at);
+        self.lock().set_timer(key, at, false);
         self.changed.notify_one();
     }
 
@@ -92,13 +96,18 @@ impl Queue {
         let again = std::mem::take(&mut slot.dirty) || next == Next::Again;
         if again {
             inner.wake(key);
-        } else if let Next::At(at) = next {
-            inner.set_timer(key, at);
+        } else if let Next::At(at) | Next::Safety(at) = next {
+            inner.set_timer(key, at, matches!(next, Next::Safety(_)));
         } else if slot.timer.is_none() {
             inner.slots.remove(key);
         }
         drop(inner);
         self.changed.notify_one();
+    }
+
+    /// The action's round began only because nothing was seen for long.
+    pub fn is_safety(&self, key: &ActionKey) -> bool {
+        self.lock().slots.get(key).is_some_and(|slot| slot.by_safety)
     }
 
     /// Something changed since the action's round began.
@@ -134,7 +143,12 @@ impl Queue {
 
 impl Inner {
     fn wake(&mut self, key: &ActionKey) {
+        self.wake_by(key, false);
+    }
+
+    fn wake_by(&mut self, key: &ActionKey, safety: bool) {
         let slot = self.slots.entry(key.clone()).or_default();
+        slot.by_safety = safety && (slot.state == State::Idle || slot.by_safety);
         match slot.state {
             State::Idle => {
                 slot.state = State::Ready;
@@ -145,7 +159,7 @@ impl Inner {
         }
     }
 
-    fn set_timer(&mut self, key: &ActionKey, at: Instant) {
+    fn set_timer(&mut self, key: &ActionKey, at: Instant, safety: bool) {
         let slot = self.slots.entry(key.clone()).or_default();
         if let Some(earlier) = slot.timer {
             if earlier.0 <= at {
@@ -156,6 +170,7 @@ impl Inner {
         self.timers_made += 1;
         let timer = (at, self.timers_made);
         slot.timer = Some(timer);
+        slot.timer_is_safety = safety;
         self.timers.insert(timer, key.clone());
     }
 
@@ -165,10 +180,12 @@ impl Inner {
                 break;
             }
             let key = entry.remove();
+            let mut safety = false;
             if let Some(slot) = self.slots.get_mut(&key) {
                 slot.timer = None;
+                safety = slot.timer_is_safety;
             }
-            self.wake(&key);
+            self.wake_by(&key, safety);
         }
     }
 
@@ -227,6 +244,21 @@ mod tests {
         assert_eq!(queue.next().await, key("soon"));
         assert_eq!(queue.next().await, key("late"));
         assert!(now.elapsed() >= Duration::from_millis(40));
+    }
+
+    #[tokio::test]
+    async fn a_look_for_safety_is_told_apart_from_a_change() {
+        let queue = Queue::default();
+        queue.wake(&key("a"));
+        let running = queue.next().await;
+        assert!(!queue.is_safety(&running));
+        queue.finished(&running, Next::Safety(Instant::now()));
+        let running = queue.next().await;
+        assert!(queue.is_safety(&running));
+        queue.finished(&running, Next::Safety(Instant::now() + Duration::from_secs(60)));
+        queue.wake(&key("a"));
+        let running = queue.next().await;
+        assert!(!queue.is_safety(&running));
     }
 
     #[tokio::test]

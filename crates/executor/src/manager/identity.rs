@@ -62,6 +62,11 @@ pub(super) fn examine(task: &TaskContext, found: &ObjectMeta) -> Found {
     if found.deletion_timestamp.is_some() {
         return Found::Terminating;
     }
+    if is_of(task, found) { Found::Ours } else { Found::Foreign }
+}
+
+/// The object was made for this attempt.
+pub(super) fn is_of(task: &TaskContext, found: &ObjectMeta) -> bool {
     let metadata = &task.metadata;
     let label = |meta: Option<&std::collections::BTreeMap<String, String>>| {
         meta.and_then(|labels| labels.get(ATTEMPT_LABEL)).cloned()
@@ -74,5 +79,5 @@ pub(super) fn examine(task: &TaskContext, found: &ObjectMeta) -> Found {
     } else {
         owners.iter().any(|owner| owner.uid == metadata.owner.uid)
     };
-    if owned && same_attempt { Found::Ours } else { Found::Foreign }
+    owned && same_attempt
 }

@@ -1,9 +1,9 @@
 //! Making the object of an attempt.
 
-use aileron_machinery::{ExecutionError, PhaseInfo, PluginError, TaskContext, TaskInfo, TaskMetadata};
+use aileron_machinery::{AnyResource, ExecutionError, PhaseInfo, PluginError, TaskContext, TaskInfo, TaskMetadata};
 
 use super::PluginManager;
-use super::identity::{Found, complete, examine, object_name};
+use super::identity::{FINALIZER, Found, complete, examine, is_of, object_name};
 use super::state::prior;
 use crate::action::metadata::ATTEMPT_LABEL;
 use crate::cluster::ApiError;
@@ -19,7 +19,8 @@ impl PluginManager {
         let mut built = if self.plugin.needs(task).inputs {
             let mut task = task.clone();
             let inputs = read_inputs(self.store.as_ref(), &task.paths.input_path()).await;
-            task.inputs = Some(inputs.map_err(|error| PluginError::uncoded(error.to_string()))?.into());
+            let inputs = inputs.map_err(|error| PluginError::uncoded(format!("unable to read inputs: {error}")))?;
+            task.inputs = Some(inputs.into());
             self.plugin.build(&task)?
         } else {
             self.plugin.build(task)?
@@ -31,6 +32,7 @@ impl PluginManager {
         self.clear_previous_attempt(task).await;
         // Before asking the server: the answer may be known already, after a restart for one.
         if let Some(found) = self.objects.cached(self.plugin.as_ref(), namespace, &name) {
+            self.let_terminate(task, found.as_ref()).await;
             return self.meet(task, before, &name, examine(task, found.metadata()));
         }
         match self.objects.create(self.plugin.as_ref(), built).await {
@@ -53,11 +55,27 @@ impl PluginManager {
         let Some(previous) = previous_attempt(task) else { return };
         let name = object_name(&previous, &self.plugin.properties());
         let namespace = &task.metadata.namespace;
-        let Some(found) = self.objects.cached(self.plugin.as_ref(), namespace, &name) else { return };
-        if examine(&previous, found.metadata()) == Found::Ours
-            && let Err(error) = self.objects.delete(&self.plugin.kind(), namespace, &name).await
+        let Some(mut found) = self.objects.cached(self.plugin.as_ref(), namespace, &name) else { return };
+        if examine(&previous, found.metadata()) == Found::Ours {
+            if let Err(error) = self.objects.delete(&self.plugin.kind(), namespace, &name).await {
+                tracing::warn!(%error, name, "failed to delete the object of the attempt before");
+            }
+            let Some(deleted) = self.objects.cached(self.plugin.as_ref(), namespace, &name) else { return };
+            found = deleted;
+        }
+        self.let_terminate(&previous, found.as_ref()).await;
+    }
+
+    /// Takes our finalizer off an object of ours that is being deleted, if a crash kept it from being taken off then.
+    async fn let_terminate(&self, task: &TaskContext, found: &dyn AnyResource) {
+        let metadata = found.metadata();
+        let bears_ours = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
+        if bears_ours
+            && metadata.deletion_timestamp.is_some()
+            && is_of(task, metadata)
+            && let Err(error) = self.objects.remove_finalizer(&self.plugin.kind(), found, FINALIZER).await
         {
-            tracing::warn!(%error, name, "failed to delete the object of the attempt before");
+            tracing::warn!(%error, name = metadata.name, "failed to take our finalizer off an object that goes away");
         }
     }
 

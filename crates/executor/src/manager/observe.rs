@@ -23,17 +23,18 @@ impl PluginManager {
     pub(super) async fn observe(&self, task: &TaskContext, before: &PluginState) -> Result<Option<Seen>, PluginError> {
         let name = object_name(task, &self.plugin.properties());
         let namespace = task.metadata.namespace.as_str();
-        let phase = match self.objects.observe(self.plugin.as_ref(), namespace, &name).await {
+        let missing = match self.objects.observe(self.plugin.as_ref(), namespace, &name).await {
             Ok(Observed::NotYetVisible) => return Ok(None),
             Ok(Observed::Present(object)) => {
                 let phase = self.read(task, before, object.as_ref()).await?;
                 return Ok(Some(self.with_events(before, phase, namespace, &name)));
             }
-            Ok(Observed::Absent(error)) => lost(task, &name, &error),
-            Err(error) if error.is_not_found() || error.is_gone() || error.is_expired() => lost(task, &name, &error),
+            Ok(Observed::Absent(error)) => error,
+            Err(error) if error.is_not_found() || error.is_gone() || error.is_expired() => error,
             Err(error) => return Err(PluginError::uncoded(error.message)),
         };
-        Ok(Some(self.with_events(before, phase, namespace, &name)))
+        let phase = lost(task, &name, &missing);
+        Ok(Some(Seen { state: with_phase(before, &phase), phase }))
     }
 
     /// The phase that an object stands for.

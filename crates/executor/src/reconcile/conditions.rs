@@ -17,7 +17,8 @@ const TIMED_OUT_CODE: &str = "ConditionTimedOut";
 enum ConditionError {
     #[error("condition action {0:?} has empty conditionSpec")]
     Empty(String),
-    #[error("failed to unmarshal conditionSpec: {0}")]
+    /// Readers of statuses know these words, so the decoder's own are kept as the source only.
+    #[error("failed to unmarshal conditionSpec: proto: cannot parse invalid wire-format data")]
     Unreadable(#[from] prost::DecodeError),
 }
 

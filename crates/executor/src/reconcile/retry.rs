@@ -46,9 +46,7 @@ impl Reconciler {
         // The new attempt is written down before the old object goes. A crash in between leaves an object that the
         // next launch clears away; the other order would leave an attempt that looks lost and is run again.
         self.actions.write_status(action, &status, Urgency::Immediate).await?;
-        if let Err(error) = guarded(plugin.abort(request)).await {
-            tracing::warn!(%error, attempt, "failed to stop the object of the failed attempt");
-        }
+        discard(plugin, request).await;
         Ok(Wake::Now)
     }
 
@@ -69,9 +67,7 @@ impl Reconciler {
         request: &CoreRequest<'_>,
         error: &PluginError,
     ) -> Result<Wake, ReconcileError> {
-        if let Err(error) = guarded(plugin.abort(request)).await {
-            tracing::warn!(%error, "failed to stop the object of the failed attempt");
-        }
+        discard(plugin, request).await;
         let mut status = action.status();
         forget_plugin_state(&mut status);
         self.system_error(action, status, plugin, error).await
@@ -129,6 +125,22 @@ impl Reconciler {
             0 => super::Settings::default().max_system_failures,
             allowed => allowed,
         }
+    }
+}
+
+/// Stops the object of a failed attempt.
+///
+/// # Differs from upstream
+///
+/// Our finalizer comes off, too. Upstream leaves it, so that with `inject-finalizer` the object never goes away, and a
+/// relaunch waits for its name for ever.
+async fn discard(plugin: &dyn CorePlugin, request: &CoreRequest<'_>) {
+    let stopped = match guarded(plugin.abort(request)).await {
+        Ok(()) if request.task.platform.k8s.inject_finalizer => guarded(plugin.finalize(request)).await,
+        stopped => stopped,
+    };
+    if let Err(error) = stopped {
+        tracing::warn!(%error, "failed to stop the object of the failed attempt");
     }
 }
 

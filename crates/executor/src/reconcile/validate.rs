@@ -81,6 +81,7 @@ impl Reconciler {
         status.set_condition(condition::FAILED, true, invalid.condition_reason(), &message, now);
         status.set_condition(condition::PROGRESSING, false, invalid.condition_reason(), &message, now);
         self.actions.write_status(action, &status, Urgency::Immediate).await?;
-        Ok(Wake::Never)
+        // The next round labels it as ended.
+        Ok(Wake::Now)
     }
 }

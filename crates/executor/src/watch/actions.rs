@@ -57,6 +57,6 @@ impl Sink<TaskAction> for Actions {
     }
 
     fn gone(&mut self, object: TaskAction) {
-        self.memory.remove(&ActionKey::of(&object.metadata));
+        self.memory.left(&ActionKey::of(&object.metadata));
     }
 }

@@ -129,7 +129,7 @@ impl Pods {
     fn drop_pod(&self, place: &Place, metadata: &ObjectMeta) {
         self.feed.pods.remove(place);
         self.feed.events.forget(&place.0, &place.1);
-        self.feed.objects.gone(&place.0, &place.1);
+        self.feed.objects.gone(&place.0, &place.1, metadata.uid.as_deref().unwrap_or_default());
         self.wake_owner(metadata);
     }
 

@@ -6,26 +6,26 @@
 
 use std::fmt::Write as _;
 
-/// Why a text is no location.
+/// Why a text is no location, in the words of Go's parser, which end in events and statuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
     /// Control characters.
-    #[error("it contains a control character")]
+    #[error("net/url: invalid control character in URL")]
     Control,
     /// A colon with nothing before it.
-    #[error("its scheme is missing")]
+    #[error("missing protocol scheme")]
     Scheme,
     /// `scheme:rest` without slashes, below which there are no paths.
-    #[error("it has no path")]
+    #[error("no path below the scheme; expected <scheme>://<bucket>/<path>")]
     Opaque,
     /// A first segment that looks like a scheme and is none.
-    #[error("its first path segment contains a colon")]
+    #[error("first path segment in URL cannot contain colon")]
     Colon,
     /// A percent sign without two hexadecimal digits.
-    #[error("it contains an invalid escape {0:?}")]
+    #[error("invalid URL escape {0:?}")]
     Escape(String),
     /// A bucket or user that holds what it cannot.
-    #[error("its bucket {0:?} is invalid")]
+    #[error("invalid character in host name {0:?}")]
     Host(String),
 }
 

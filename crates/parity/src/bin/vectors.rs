@@ -29,11 +29,25 @@ struct Arguments {
     write_docs: Option<PathBuf>,
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    let Arguments { dir, only, out, verbose, write_docs } = Arguments::parse();
+/// Exit code when the run could not take place, apart from that of failed cases.
+const NOT_RUN: u8 = 2;
+
+fn main() -> ExitCode {
+    match run_arguments(Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(NOT_RUN)
+        }
+    }
+}
+
+fn run_arguments(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let Arguments { dir, only, out, verbose, write_docs } = arguments;
     if let Some(file) = write_docs {
         let crates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-        std::fs::write(&file, render_markdown(crates)?).with_context(|| format!("failed to write {}", file.display()))?;
+        std::fs::write(&file, render_markdown(crates)?)
+            .with_context(|| format!("failed to write {}", file.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let report = run(&dir, &Selection::parse(&only), out.as_deref())?;

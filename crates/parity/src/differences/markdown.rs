@@ -41,7 +41,7 @@ pub fn render_markdown(crates: &Path) -> Result<String, MarkdownError> {
     );
     for difference in ON_PURPOSE {
         let cases = match difference.effect {
-            Effect::Normalise(_) | Effect::Unseen => "",
+            Effect::Normalise(_) => "",
             Effect::Skip(_) => " Recorded cases of this are not run.",
         };
         // Writing to a text cannot fail.
@@ -54,10 +54,23 @@ pub fn render_markdown(crates: &Path) -> Result<String, MarkdownError> {
             file.clone_from(&stated.file);
             let _ = write!(page, "\n### `{file}`\n\n");
         }
-        let item = if stated.item.is_empty() { String::new() } else { format!("`{}`: ", stated.item) };
-        let _ = writeln!(page, "- {item}{}", stated.lines.join("\n  "));
+        page.push_str(&stated.render());
     }
     Ok(page)
+}
+
+impl Stated {
+    /// As an entry of a list; a statement that is a list itself goes below the item.
+    fn render(&self) -> String {
+        let is_list = self.lines.first().is_some_and(|line| line.starts_with("* ") || line.starts_with("- "));
+        let lines = self.lines.join("\n  ");
+        match (is_list, self.item.is_empty()) {
+            (true, true) => format!("{}\n", self.lines.join("\n")),
+            (true, false) => format!("- `{}`:\n  {lines}\n", self.item),
+            (false, true) => format!("- {lines}\n"),
+            (false, false) => format!("- `{}`: {lines}\n", self.item),
+        }
+    }
 }
 
 fn stated_below(crates: &Path) -> Result<Vec<Stated>, MarkdownError> {
@@ -95,7 +108,8 @@ fn stated_in(file: &str, text: &str) -> Vec<Stated> {
         let mut ended = false;
         while let Some((_, text)) = lines.peek().and_then(|line| doc_text(line)).filter(|(m, _)| *m == marker) {
             ended |= text.starts_with('#');
-            if !ended && !(text.is_empty() && stated.lines.is_empty()) {
+            let leading = text.is_empty() && stated.lines.is_empty();
+            if !ended && !leading {
                 stated.lines.push(text.to_owned());
             }
             lines.next();
@@ -120,7 +134,8 @@ fn doc_text(line: &str) -> Option<(&'static str, &str)> {
 
 /// The name that a declaration introduces: `pub fn build(` gives `build`.
 fn item_name(declaration: &str) -> String {
-    const KEYWORDS: &[&str] = &["pub", "async", "const", "fn", "struct", "enum", "trait", "type", "static", "mod", "impl"];
+    const KEYWORDS: &[&str] =
+        &["pub", "async", "const", "fn", "struct", "enum", "trait", "type", "static", "mod", "impl"];
     let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     declaration
         .split_whitespace()

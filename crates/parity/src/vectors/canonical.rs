@@ -74,8 +74,16 @@ const MAPS: &[&str] = &[
 ];
 
 /// Structures that mean nothing when nothing is in them. Others do: `emptyDir: {}` selects a kind of volume.
-const EMPTY_STRUCTURES: &[&str] =
-    &["affinity", "metadata", "overrideResources", "platformResources", "resources", "securityContext", "status", "strategy"];
+const EMPTY_STRUCTURES: &[&str] = &[
+    "affinity",
+    "metadata",
+    "overrideResources",
+    "platformResources",
+    "resources",
+    "securityContext",
+    "status",
+    "strategy",
+];
 
 /// Maps from resource names to quantities.
 const QUANTITY_MAPS: &[&str] = &["capacity", "limits", "requests"];
@@ -113,10 +121,10 @@ fn reduce_text(style: Style, key: &str, text: &str) -> Value {
     if style == Style::Opaque {
         return text.into();
     }
-    if TIMES.iter().any(|ending| key.ends_with(ending)) {
-        if let Ok(instant) = text.parse::<Timestamp>() {
-            return instant.to_string().into();
-        }
+    if TIMES.iter().any(|ending| key.ends_with(ending))
+        && let Ok(instant) = text.parse::<Timestamp>()
+    {
+        return instant.to_string().into();
     }
     match style {
         Style::Kubernetes | Style::Built if is(QUANTITIES, key) => amount(text).into(),
@@ -145,7 +153,8 @@ fn reduce_members(style: Style, key: &str, members: &Map<String, Value>) -> Map<
         if style == Style::Built && name == "status" {
             continue;
         }
-        let value = if is_map { reduce_entry(key, value) } else { reduce(style_below(style, name, members), name, value) };
+        let value =
+            if is_map { reduce_entry(key, value) } else { reduce(style_below(style, name, members), name, value) };
         if let Some(value) = value {
             reduced.insert(name.clone(), value);
         }

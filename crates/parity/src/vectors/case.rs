@@ -152,7 +152,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("build/pod")).unwrap();
         let text = |rest: &str| format!(r#"{{"now":"2009-11-10T23:00:00Z","expected":{{}},"fn":"f",{rest}}}"#);
-        fs::write(folder.path().join("build/pod/a.json"), text(r#""family":"build","group":"pod","name":"a""#)).unwrap();
+        fs::write(folder.path().join("build/pod/a.json"), text(r#""family":"build","group":"pod","name":"a""#))
+            .unwrap();
         fs::write(folder.path().join("b.json"), text(r#""family":"names","name":"b""#)).unwrap();
         let cases = load(folder.path()).unwrap();
         assert_eq!(cases.iter().map(Case::id).collect::<Vec<_>>(), ["build/pod/a", "names/b"]);

@@ -1,8 +1,8 @@
 //! The installation that a case runs in: its configuration, and what follows from it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use aileron_executor::config::{Config, SourceFile, Sources};
+use aileron_executor::config::{Config, Loader, SourceFile, Sources};
 use aileron_machinery::pod::CopilotStorage;
 use aileron_machinery::{AnyK8sPlugin, Platform, PluginSet, PodTemplates};
 use anyhow::Context as _;
@@ -10,6 +10,9 @@ use k8s_openapi::api::core::v1::PodTemplate;
 use serde_json::Value;
 
 use super::case::Case;
+
+/// Made once: it never changes, and it costs more than running a case.
+static LOADER: LazyLock<Loader> = LazyLock::new(Loader::new);
 
 /// The recorder silenced its logger in code; that shows in recorded configurations and in co-pilot's arguments.
 const RECORDER: &str = r#"logger: {level: 0, mute: true, formatter: {type: ""}}"#;
@@ -32,8 +35,8 @@ impl Installation {
             environment: case.process_env.clone(),
             ..Sources::default()
         };
-        let config = Config::load(&sources).context("the configuration of the case was refused")?;
-        Ok(Self { config, environment: Arc::new(case.process_env.clone()) })
+        let loaded = LOADER.load(&sources).context("the configuration of the case was refused")?;
+        Ok(Self { config: loaded.config, environment: Arc::new(case.process_env.clone()) })
     }
 
     /// What the platform brings to every task; pod templates come from the context of a case.

@@ -28,9 +28,8 @@ fn execution_error(error: &ExecutionError) -> Value {
 }
 
 fn task_info(info: &TaskInfo) -> anyhow::Result<Value> {
-    let reasons = info.additional_reasons.iter().map(|reason| {
-        json!({"reason": reason.reason, "occurredAt": reason.occurred_at})
-    });
+    let reasons =
+        info.additional_reasons.iter().map(|reason| json!({"reason": reason.reason, "occurredAt": reason.occurred_at}));
     Ok(json!({
         "logs": info.logs.iter().map(message_json).collect::<Result<Vec<_>, _>>()?,
         "logContext": info.log_context.as_ref().map(message_json).transpose()?,

@@ -35,6 +35,7 @@ pub struct Counts {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     outcomes: Vec<(String, String, Outcome)>,
+    notes: Vec<String>,
 }
 
 /// How many differing places of one case are printed unless everything is asked for.
@@ -62,6 +63,16 @@ impl Report {
         self.outcomes.push((case.folder(), case.id(), outcome));
     }
 
+    /// Notes something that whoever reads the report should know.
+    pub fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    /// Whether no case was run or skipped.
+    pub fn is_empty(&self) -> bool {
+        self.outcomes.is_empty()
+    }
+
     /// The counts over all cases.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
@@ -76,7 +87,7 @@ impl Report {
 
     /// Failures with their places, then one line per folder, then the counts alone on the last line.
     pub fn render(&self, verbose: bool) -> String {
-        let mut text = String::new();
+        let mut text: String = self.notes.iter().map(|note| format!("note: {note}\n")).collect();
         let mut folders: BTreeMap<&str, Counts> = BTreeMap::new();
         for (folder, id, outcome) in &self.outcomes {
             folders.entry(folder).or_default().add(outcome);

@@ -5,20 +5,45 @@ use serde_json::{Value, json};
 /// Brings the calls of both sides to what must agree: everything but reads, and writes of the TaskAction itself, whose
 /// effect is compared instead.
 pub fn settle(expected: &mut Value, got: &mut Value) {
-    if let (Some(Value::Array(expected)), Some(Value::Array(got))) = (expected.get_mut("steps"), got.get_mut("steps")) {
-        expected.iter_mut().zip(got).for_each(|(expected, got)| expect_error_instead_of_crash(expected, got));
-    }
+    of_mut(expected)
+        .iter_mut()
+        .zip(of_mut(got))
+        .for_each(|(expected, got)| expect_error_instead_of_crash(expected, got));
     for side in [expected, got] {
-        let Some(Value::Array(steps)) = side.get_mut("steps") else { continue };
-        for step in steps {
+        for step in of_mut(side) {
             let Some(members) = step.as_object_mut() else { continue };
             if let Some(Value::Array(calls)) = members.get_mut("calls") {
                 calls.retain(|call| call["verb"] != "get" && call["kind"] != "TaskAction");
             }
             // The encoded state is compared decoded.
             members.remove("stateGob");
-            if let Some(Value::Object(status)) = members.get_mut("taskAction").and_then(|action| action.get_mut("status")) {
+            if let Some(Value::Object(status)) =
+                members.get_mut("taskAction").and_then(|action| action.get_mut("status"))
+            {
                 status.remove("pluginState");
+            }
+        }
+    }
+}
+
+/// The steps of a result.
+pub fn of(side: &Value) -> &[Value] {
+    side.get("steps").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The steps of a result, to be changed.
+pub fn of_mut(side: &mut Value) -> &mut [Value] {
+    side.get_mut("steps").and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
+}
+
+/// Leaves out the steps from the first one of ours for which the condition holds: from there on the two take different
+/// ways. The condition gets our step and the recorded one.
+pub fn cut_where(expected: &mut Value, got: &mut Value, condition: impl Fn(&Value, &Value) -> bool) {
+    let parting = of(got).iter().zip(of(expected)).position(|(got, expected)| condition(got, expected));
+    if let Some(index) = parting {
+        for side in [expected, got] {
+            if let Some(Value::Array(steps)) = side.get_mut("steps") {
+                steps.truncate(index);
             }
         }
     }
@@ -47,7 +72,8 @@ mod tests {
     #[test]
     fn reads_and_writes_of_the_action_are_left_out_and_the_rest_keeps_its_order() {
         let call = |verb: &str, kind: &str| json!({"verb": verb, "kind": kind});
-        let calls = json!([call("get", "Pod"), call("create", "Pod"), call("patch", "TaskAction"), call("delete", "Pod")]);
+        let calls =
+            json!([call("get", "Pod"), call("create", "Pod"), call("patch", "TaskAction"), call("delete", "Pod")]);
         assert_eq!(settled(&calls), json!([call("create", "Pod"), call("delete", "Pod")]));
     }
 

@@ -174,8 +174,7 @@ impl World {
         let mut state = self.state();
         let now = state.now;
         if let Some(action) = &mut state.action {
-            action.metadata.deletion_timestamp =
-                Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+            action.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
         }
         state.drop_released_action();
     }
@@ -225,16 +224,20 @@ impl State {
         }
         Some(match &injection.generic {
             Some(message) => ApiError { code: 0, reason: String::new(), message: message.clone() },
-            None => ApiError {
-                code: injection.code,
-                reason: injection.reason.clone(),
-                message: injection.message.clone(),
-            },
+            None => {
+                ApiError { code: injection.code, reason: injection.reason.clone(), message: injection.message.clone() }
+            }
         })
     }
 
     /// Writes down a call and its result.
-    fn log<T>(&mut self, verb: &str, key: &Key, object: Option<Value>, result: Result<T, ApiError>) -> Result<T, ApiError> {
+    fn log<T>(
+        &mut self,
+        verb: &str,
+        key: &Key,
+        object: Option<Value>,
+        result: Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
         let outcome = match &result {
             Ok(_) => "ok",
             Err(error) if error.reason.is_empty() => "Unknown",
@@ -275,4 +278,58 @@ fn not_found(resource: &str, name: &str) -> ApiError {
 
 fn already_exists(resource: &str, name: &str) -> ApiError {
     ApiError { code: 409, reason: "AlreadyExists".into(), message: format!("{resource} {name:?} already exists") }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use aileron_executor::cluster::Objects as _;
+    use k8s_openapi::api::core::v1::Pod;
+
+    fn world() -> World {
+        World::new(Timestamp::UNIX_EPOCH, TaskAction::default())
+    }
+
+    fn pod(finalizers: &[&str]) -> Value {
+        json!({"kind": "Pod", "metadata": {"namespace": "n", "name": "p", "finalizers": finalizers}})
+    }
+
+    fn kind() -> ResourceKind {
+        ResourceKind::of::<Pod>()
+    }
+
+    fn results(world: &World) -> Vec<String> {
+        world.calls().iter().map(|call| call["result"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn an_injected_failure_happens_as_often_as_it_says() {
+        let world = world();
+        let inject = json!({"delete": {"reason": "Conflict", "code": 409, "message": "no", "times": 1}});
+        world.prepare(&json!({"set": [pod(&[])], "inject": inject}), Timestamp::UNIX_EPOCH).unwrap();
+        assert!(world.delete(&kind(), "n", "p").await.unwrap_err().is_conflict());
+        world.delete(&kind(), "n", "p").await.unwrap();
+        assert!(world.delete(&kind(), "n", "p").await.unwrap_err().is_not_found());
+        assert_eq!(results(&world), ["Conflict", "ok", "NotFound"]);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_somebody_holds_stays_until_it_is_let_go() {
+        let world = world();
+        world.prepare(&json!({"set": [pod(&["a", "b"])]}), Timestamp::UNIX_EPOCH).unwrap();
+        world.delete(&kind(), "n", "p").await.unwrap();
+        let held: Pod = serde_json::from_value(pod(&["a", "b"])).unwrap();
+        world.remove_finalizer(&kind(), &held, "a").await.unwrap();
+        world.delete(&kind(), "n", "p").await.unwrap();
+        world.remove_finalizer(&kind(), &held, "b").await.unwrap();
+        assert!(world.delete(&kind(), "n", "p").await.unwrap_err().is_not_found());
+    }
+
+    #[test]
+    fn a_deleted_action_without_finalizer_is_gone() {
+        let world = world();
+        world.delete_action();
+        assert!(world.action().is_none());
+    }
 }

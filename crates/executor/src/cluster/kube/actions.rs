@@ -84,6 +84,7 @@ impl KubeActions {
         wanted: &TaskActionStatus,
     ) -> Result<(), ApiError> {
         let Some(change) = merge_patch(&as_json(written)?, &as_json(wanted)?) else {
+            self.memory.has_status(key, wanted);
             return Ok(());
         };
         let patch = Patch::Merge(json!({"status": change}));

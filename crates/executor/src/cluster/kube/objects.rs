@@ -47,13 +47,16 @@ impl KubeObjects {
         Self { writer, pods, events, own: Mutex::default() }
     }
 
-    /// A pod is gone, so what we remember of it is too.
-    pub fn gone(&self, namespace: &str, name: &str) {
+    /// A pod is gone, so what we remember of it is too; but not what we remember of a later one of the same name.
+    pub fn gone(&self, namespace: &str, name: &str, uid: &str) {
         let kind = ResourceKind::of::<Pod>();
         let place = (kind, namespace.to_owned(), name.to_owned());
         let mut own = self.own();
-        // A pod of ours that was created since under the same name has yet to be seen.
-        if own.get(&place).is_some_and(|write| write.created.is_none()) {
+        let is_it = own.get(&place).is_some_and(|write| match &write.created {
+            Some((created, _)) => created == uid,
+            None => true,
+        });
+        if is_it {
             own.remove(&place);
         }
     }
@@ -153,7 +156,8 @@ impl Objects for KubeObjects {
         let place = (kind.clone(), namespace.to_owned(), name.to_owned());
         let known = match self.trusted(&place) {
             Trusted::Shown(pod) => pod.metadata.uid.clone(),
-            Trusted::NotYet | Trusted::Unknown => None,
+            Trusted::NotYet => self.own().get(&place).and_then(|write| Some(write.created.clone()?.0)),
+            Trusted::Unknown => None,
         };
         let preconditions = known.clone().map(|uid| Preconditions { uid: Some(uid), resource_version: None });
         let parameters = DeleteParams { preconditions, ..DeleteParams::background() };

@@ -1,5 +1,7 @@
 //! Requests whose answers are kept small, and the server's refusals as our own error.
 
+use std::time::Duration;
+
 use http::HeaderValue;
 use http::header::ACCEPT;
 use kube::api::{ObjectMeta, PartialObjectMeta};
@@ -10,6 +12,9 @@ use crate::cluster::ApiError;
 
 /// Ask for the metadata only: the rest of the answer is what we just sent.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// A write that takes longer than the API server's own limit will not be answered; it must not hold its turn for ever.
+const PATIENCE: Duration = Duration::from_secs(65);
 
 /// A request builder for a kind in a namespace.
 pub(super) fn at(group: &str, version: &str, plural: &str, namespace: &str) -> Request {
@@ -30,7 +35,14 @@ pub(super) async fn for_metadata(
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
     let verb = request.method().as_str().to_owned();
     let started = std::time::Instant::now();
-    let answer = client.request::<PartialObjectMeta<TaskAction>>(request).await;
+    let answer = match tokio::time::timeout(PATIENCE, client.request::<PartialObjectMeta<TaskAction>>(request)).await {
+        Ok(answer) => answer.map_err(ApiError::from),
+        Err(_) => Err(ApiError {
+            code: 0,
+            reason: String::new(),
+            message: format!("the API server did not answer a {verb} within {PATIENCE:?}"),
+        }),
+    };
     let outcome = if answer.is_ok() { "ok" } else { "error" };
     metrics::histogram!("aileron_api_write_seconds", "verb" => verb, "outcome" => outcome)
         .record(started.elapsed().as_secs_f64());

@@ -6,7 +6,7 @@ use aileron_executor::action::metadata::MetadataSettings;
 use aileron_executor::action::{Action, TaskAction};
 use aileron_executor::clock::Clock as _;
 use aileron_executor::cluster::Objects;
-use aileron_executor::reconcile::{ReconcileError, Reconciler, Settings, Wake};
+use aileron_executor::reconcile::{Reconciler, Settings, Wake};
 use aileron_executor::registry::{Registry, RegistryRules};
 use aileron_executor::storage::BlobStore;
 use aileron_idl::flyteidl2::core::Literal;
@@ -76,10 +76,11 @@ fn reconciler(case: &Case, world: &Arc<World>, has_catalog: bool) -> anyhow::Res
 
 impl Scenario {
     async fn step(&self, step: &Value, now: Timestamp) -> anyhow::Result<Value> {
-        self.world.prepare(step, now)?;
+        // A signal arrives before time passes.
         if let Some(signal) = step.get("signal").filter(|signal| !signal.is_null()) {
             self.signal(signal)?;
         }
+        self.world.prepare(step, now)?;
         if step["op"] == "delete" {
             self.world.delete_action();
         }
@@ -104,7 +105,7 @@ impl Scenario {
             }
             Err(error) => {
                 result["requeueAfterSeconds"] = 0.into();
-                result["error"] = json!({"code": "", "message": error_text(&error)});
+                result["error"] = json!({"code": "", "message": error.to_string()});
             }
         }
         Ok(result)
@@ -145,17 +146,6 @@ fn wake_name(wake: Wake) -> &'static str {
         Wake::Retry(_) => "retry",
         Wake::At(_) => "at",
     }
-}
-
-/// An error with everything that led to it.
-fn error_text(error: &ReconcileError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// The stored action in the shape of the vectors.

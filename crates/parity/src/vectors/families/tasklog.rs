@@ -51,11 +51,8 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let installation = Installation::of(case)?;
     let task = of_arguments(case, &installation)?.task;
     let given: Input = argument(case, "input")?;
-    let extra: Vec<TemplateVar<'_>> = given
-        .extra
-        .iter()
-        .map(|extra| TemplateVar { name: &extra.name, value: extra.value.as_str().into() })
-        .collect();
+    let extra: Vec<TemplateVar<'_>> =
+        given.extra.iter().map(|extra| TemplateVar { name: &extra.name, value: extra.value.as_str().into() }).collect();
     let input = LinkInput {
         hostname: &given.host_name,
         pod_name: &given.pod_name,
@@ -78,9 +75,7 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
             let template: LogTemplate = argument(case, "plugin")?;
             template_links(&template, &input)
         }
-        "tasklog.fromConfig" => {
-            LogLinks::new(&installation.config.plugins.logs, Some(&task.template)).links(&input)
-        }
+        "tasklog.fromConfig" => LogLinks::new(&installation.config.plugins.logs, Some(&task.template)).links(&input),
         _ => return Err(unknown_function(case)),
     };
     value(links.iter().map(message_json).collect::<Result<Vec<_>, _>>()?)
@@ -92,9 +87,7 @@ fn time(text: &str) -> anyhow::Result<Option<PodTime>> {
         return Ok(None);
     }
     let at: Timestamp = text.parse().with_context(|| format!("{text} is not a time"))?;
-    let offset = jiff::fmt::temporal::DateTimeParser::new()
-        .parse_pieces(text)?
-        .to_numeric_offset()
-        .unwrap_or(Offset::UTC);
+    let offset =
+        jiff::fmt::temporal::DateTimeParser::new().parse_pieces(text)?.to_numeric_offset().unwrap_or(Offset::UTC);
     Ok(Some(PodTime::with_offset(at, offset)))
 }

@@ -91,7 +91,12 @@ impl Objects for World {
     }
 
     /// Upstream uses an update here, so a refusal that is injected for updates is meant for this call.
-    async fn remove_finalizer(&self, kind: &ResourceKind, object: &dyn AnyResource, name: &str) -> Result<(), ApiError> {
+    async fn remove_finalizer(
+        &self,
+        kind: &ResourceKind,
+        object: &dyn AnyResource,
+        name: &str,
+    ) -> Result<(), ApiError> {
         let key = key_of(kind, object);
         let mut state = self.state();
         let result = match state.refusal("update", &key.0) {
@@ -154,7 +159,8 @@ impl State {
     fn change(&mut self, kind: &ResourceKind, key: &Key, change: impl FnOnce(&mut Value)) -> Result<(), ApiError> {
         let object = self.objects.get_mut(key).ok_or_else(|| not_found(&resource_name(kind), &key.2))?;
         change(object);
-        let held = object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+        let held =
+            object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
         let deleting = object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null());
         if deleting && !held {
             self.objects.remove(key);

@@ -1,0 +1,126 @@
+//! Defects that change the course of a scenario: up to the step where the right course parts, everything counts.
+
+use serde_json::Value;
+
+use crate::vectors::case::Case;
+use crate::vectors::steps;
+
+/// The counter of platform failures may survive a relaunch, so it may be higher and the ceiling may be reached.
+pub(super) fn failures_may_keep_counting(_: &Case, expected: &mut Value, got: &mut Value) {
+    const COUNTER: &str = "/taskAction/status/systemFailures";
+    let ceiling = |step: &Value| error_state(step, "code") == Some("MaxSystemFailuresExceeded");
+    steps::cut_where(expected, got, |got, expected| ceiling(got) && !ceiling(expected));
+    let count = |step: &Value| step.pointer(COUNTER).and_then(Value::as_u64).unwrap_or_default();
+    for (expected, got) in steps::of_mut(expected).iter_mut().zip(steps::of_mut(got)) {
+        if count(got) >= count(expected) {
+            for step in [expected, got] {
+                if let Some(Value::Object(status)) = step.pointer_mut("/taskAction/status") {
+                    status.remove("systemFailures");
+                }
+            }
+        }
+    }
+}
+
+/// An action that had ended was not aborted, so nobody need be told that it was.
+pub(super) fn abort_event_may_be_missing(_: &Case, expected: &mut Value, got: &mut Value) {
+    for (expected, got) in steps::of_mut(expected).iter_mut().zip(steps::of(got)) {
+        let none = got["actionEvents"].as_array().is_none_or(Vec::is_empty);
+        if let Some(Value::Array(events)) = expected.get_mut("actionEvents").filter(|_| none) {
+            events.retain(|event| event["phase"] != "ACTION_PHASE_ABORTED");
+        }
+    }
+}
+
+/// Upstream turns a success that it sees twice into a failure.
+pub(super) fn success_stays_success(_: &Case, expected: &mut Value, got: &mut Value) {
+    steps::cut_where(expected, got, |got, expected| is_reported(expected, "FAILED") && is_reported(got, "SUCCEEDED"));
+}
+
+/// A task that declares no outputs may succeed without writing any.
+pub(super) fn success_without_outputs_is_allowed(_: &Case, expected: &mut Value, got: &mut Value) {
+    steps::cut_where(expected, got, |got, _| {
+        is_reported(got, "SUCCEEDED") || got.pointer("/transition/phaseInfo/phase") == Some(&"PhaseSuccess".into())
+    });
+}
+
+/// What can never work may fail for good, or count against the platform; upstream looks again for ever.
+pub(super) fn may_fail_instead_of_looping(_: &Case, expected: &mut Value, got: &mut Value) {
+    steps::cut_where(expected, got, |got, _| {
+        let counted = got.pointer("/taskAction/status/systemFailures").is_some_and(|count| *count != 0);
+        has_failed(got) || counted
+    });
+}
+
+/// Where upstream charges the platform for a container that ended with an exit code, the user may be charged: the
+/// action ends with an error of kind USER, or the next attempt begins.
+pub(super) fn users_retries_may_be_used(expected: &mut Value, got: &mut Value) {
+    steps::cut_where(expected, got, |got, expected| {
+        let attempts = |step: &Value| step.pointer("/taskAction/status/attempts").and_then(Value::as_u64);
+        let charged = |step: &Value| step["kubernetesEvents"].to_string().contains("[Interrupted]");
+        let users = error_state(got, "kind") == Some("USER") || attempts(got) > attempts(expected);
+        charged(expected) && !charged(got) && users
+    });
+}
+
+fn error_state<'a>(step: &'a Value, field: &str) -> Option<&'a str> {
+    step.pointer("/taskAction/status/errorState")?.get(field)?.as_str()
+}
+
+fn is_reported(step: &Value, phase: &str) -> bool {
+    let phase = format!("ACTION_PHASE_{phase}");
+    step["actionEvents"].as_array().into_iter().flatten().any(|event| event["phase"] == phase.as_str())
+}
+
+fn has_failed(step: &Value) -> bool {
+    let conditions = step.pointer("/taskAction/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| condition["type"] == "Failed" && condition["status"] == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::vectors::judge::judge;
+    use serde_json::json;
+
+    fn case(bug: &str, steps: &Value) -> Case {
+        serde_json::from_value(json!({
+            "family": "reconcile", "name": "x", "now": "2009-11-10T23:00:00Z", "upstreamBugs": [bug],
+            "expected": {"steps": steps},
+        }))
+        .unwrap()
+    }
+
+    fn status(status: &Value) -> Value {
+        json!({"taskAction": {"status": status}})
+    }
+
+    #[test]
+    fn a_counter_may_be_higher_and_never_lower() {
+        let recorded = case("system-failure-counter-reset", &json!([status(&json!({"systemFailures": 1}))]));
+        let agrees =
+            |count: u32| judge(&recorded, &json!({"steps": [status(&json!({"systemFailures": count}))]})).is_empty();
+        assert!(agrees(1) && agrees(3));
+        assert!(!agrees(0));
+    }
+
+    #[test]
+    fn the_course_counts_until_it_parts() {
+        let recorded = case(
+            "system-failure-counter-reset",
+            &json!([status(&json!({"attempts": 1})), status(&json!({"attempts": 1}))]),
+        );
+        let ceiling = status(&json!({"errorState": {"code": "MaxSystemFailuresExceeded"}}));
+        assert!(judge(&recorded, &json!({"steps": [status(&json!({"attempts": 1})), ceiling]})).is_empty());
+        assert!(!judge(&recorded, &json!({"steps": [status(&json!({"attempts": 2})), ceiling]})).is_empty());
+    }
+
+    #[test]
+    fn an_abort_event_may_be_missing_but_no_other() {
+        let event = |phase: &str| json!({"actionEvents": [{"phase": format!("ACTION_PHASE_{phase}")}]});
+        let none = json!({"steps": [{"actionEvents": []}]});
+        assert!(judge(&case("abort-event-after-terminal", &json!([event("ABORTED")])), &none).is_empty());
+        assert!(!judge(&case("abort-event-after-terminal", &json!([event("FAILED")])), &none).is_empty());
+    }
+}

@@ -1,0 +1,254 @@
+//! The pages say what the code says. With `UPDATE_DOCS=1` the generated pages are written instead of compared.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| format!("cannot read {path}: {error}"))
+}
+
+/// Every page that people read, by its path from the root.
+fn pages() -> BTreeMap<String, String> {
+    let mut paths: Vec<String> = ["README.md", "DESIGN.md", "CONTRIBUTING.md"].map(str::to_owned).into();
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".md") {
+            paths.push(format!("docs/{name}"));
+        }
+    }
+    paths.into_iter().map(|path| (path.clone(), read(&path))).collect()
+}
+
+fn is_current(path: &str, generated: &str) {
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(root().join(path), generated).unwrap();
+    }
+    assert!(read(path) == generated, "{path} is not what the code says; run this test with UPDATE_DOCS=1");
+}
+
+#[test]
+fn the_configuration_reference_is_current() {
+    is_current("docs/config.md", &aileron_executor::config::markdown());
+}
+
+#[test]
+fn the_list_of_differences_is_current() {
+    let crates = root().join("crates");
+    is_current("docs/differences.md", &aileron_parity::differences::render_markdown(&crates).unwrap());
+}
+
+const CRATES: [&str; 7] = ["kubekit", "idl", "machinery", "plugins", "executor", "cli", "parity"];
+const MODULES: [&str; 2] = ["<!-- modules -->\n", "<!-- end of modules -->\n"];
+
+#[test]
+fn the_list_of_modules_is_current() {
+    let page = read("docs/architecture.md");
+    let (before, rest) = page.split_once(MODULES[0]).unwrap();
+    let (_, after) = rest.split_once(MODULES[1]).unwrap();
+    let list: String = CRATES.iter().map(|name| modules_of(name)).collect();
+    is_current("docs/architecture.md", &[before, MODULES[0], &list, MODULES[1], after].concat());
+}
+
+/// A heading and a table of the modules of a crate.
+fn modules_of(name: &str) -> String {
+    let sources = root().join("crates").join(name).join("src");
+    let mut files = Vec::new();
+    rust_files(&sources, &mut files);
+    let mut rows: Vec<(String, String)> = files
+        .iter()
+        .map(|path| (path.strip_prefix(&sources).unwrap().to_string_lossy().into_owned(), path))
+        .filter(|(file, _)| !file.split(['/', '.']).any(|part| part == "tests"))
+        .map(|(file, path)| (file, first_sentence(&fs::read_to_string(path).unwrap())))
+        .collect();
+    // The crate itself first, then each file before those in its folder.
+    rows.sort_by_key(|(file, _)| {
+        (!["lib.rs", "main.rs"].contains(&file.as_str()), file.trim_end_matches(".rs").to_owned())
+    });
+    let rows: String = rows.iter().map(|(file, sentence)| format!("| `{file}` | {sentence} |\n")).collect();
+    format!("\n### `{name}`\n\n| file | |\n| --- | --- |\n{rows}\n")
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The first sentence of a module's documentation, fit for a cell of a table.
+fn first_sentence(source: &str) -> String {
+    let lines = source.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
+    let paragraph = lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let sentence = paragraph.split_once(". ").map_or(paragraph.as_str(), |(sentence, _)| sentence);
+    // Links of the API documentation lead nowhere from here: only their texts stay.
+    let mut text = String::new();
+    for (index, part) in sentence.trim_end_matches('.').split('`').enumerate() {
+        let is_code = index % 2 == 1;
+        if index > 0 {
+            text.push('`');
+        }
+        if is_code {
+            text.push_str(part);
+        } else {
+            let mut pieces = part.split("](");
+            text.push_str(pieces.next().unwrap_or_default());
+            for piece in pieces {
+                text.push_str(piece.split_once(')').map_or("", |(_, rest)| rest));
+            }
+            text.retain(|c| c != '[' && c != ']');
+        }
+    }
+    text.replace('|', "\\|")
+}
+
+/// Names in the table of dependencies that the whole workspace shares.
+fn workspace_dependencies() -> BTreeSet<String> {
+    let manifest = read("Cargo.toml");
+    let table = manifest.split_once("[workspace.dependencies]\n").unwrap().1.split("\n[").next().unwrap();
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Names in the first column of the tables below a heading of DESIGN.md.
+fn explained_dependencies() -> BTreeSet<String> {
+    let design = read("DESIGN.md");
+    let section = design.split_once("\n## Dependencies").expect("DESIGN.md has a section Dependencies").1;
+    let section = section.split("\n## ").next().unwrap();
+    let cells = section.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1));
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn every_dependency_is_explained_and_nothing_else_is() {
+    assert_eq!(explained_dependencies(), workspace_dependencies());
+}
+
+#[test]
+fn every_shared_dependency_has_a_user() {
+    let manifests: Vec<String> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .map(|entry| fs::read_to_string(entry.unwrap().path().join("Cargo.toml")).unwrap())
+        .collect();
+    let is_taken = |name: &str| {
+        let forms = [format!("{name}.workspace"), format!("{name} = {{ workspace")];
+        manifests.iter().flat_map(|text| text.lines()).any(|line| forms.iter().any(|form| line.starts_with(form)))
+    };
+    let unused: Vec<_> = workspace_dependencies().into_iter().filter(|name| !is_taken(name)).collect();
+    assert!(unused.is_empty(), "no crate takes {unused:?}: remove them from Cargo.toml");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let pages = pages();
+    let mut broken = Vec::new();
+    for (path, text) in &pages {
+        for target in links(text) {
+            let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let folder = Path::new(path).parent().unwrap();
+            let named = if file.is_empty() { PathBuf::from(path) } else { folder.join(file) };
+            let Ok(found) = fs::canonicalize(root().join(&named)) else {
+                broken.push(format!("{path}: {target}: there is no such file"));
+                continue;
+            };
+            let within = found.strip_prefix(root()).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+            if !anchor.is_empty() && !pages.get(&within).is_some_and(|page| anchors(page).contains(anchor)) {
+                broken.push(format!("{path}: {target}: there is no such heading"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+/// Lines outside of code blocks.
+fn prose(page: &str) -> impl Iterator<Item = &str> {
+    let mut fenced = false;
+    page.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        !fenced && !is_fence
+    })
+}
+
+/// Targets of links that are not addresses.
+fn links(page: &str) -> Vec<String> {
+    let targets = prose(page).flat_map(|line| line.split("](").skip(1)).filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.contains("://") && !target.starts_with("mailto:")).map(str::to_owned).collect()
+}
+
+/// What headings are called in links, as GitHub makes it.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = prose(page).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let mut seen = BTreeMap::new();
+    headings
+        .map(|heading| {
+            let kept = heading
+                .to_lowercase()
+                .chars()
+                .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+                .collect::<String>();
+            let name = kept.replace(' ', "-");
+            let count = seen.entry(name.clone()).and_modify(|count| *count += 1).or_insert(0);
+            if *count == 0 { name } else { format!("{name}-{count}") }
+        })
+        .collect()
+}
+
+/// What metrics the executor has, from its sources.
+fn metrics() -> BTreeSet<String> {
+    let mut files = Vec::new();
+    rust_files(&root().join("crates/executor/src"), &mut files);
+    let mut found = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(file).unwrap();
+        for call in ["counter!(\"", "gauge!(\"", "histogram!(\""] {
+            let names = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
+            found.extend(names.filter(|name| name.starts_with("aileron_")).map(str::to_owned));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_metric_is_explained_and_nothing_else_is() {
+    let page = read("docs/running.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `aileron_")?.split(['`', '{']).next());
+    let explained: BTreeSet<_> = rows.map(|name| format!("aileron_{name}")).collect();
+    assert_eq!(explained, metrics());
+}
+
+#[test]
+fn make_targets_that_pages_name_exist() {
+    let makefile = read("Makefile");
+    let mut missing = BTreeSet::new();
+    for (path, text) in pages() {
+        let after = text.split("`make ").skip(1).chain(text.lines().filter_map(|line| line.strip_prefix("make ")));
+        let word = |rest: &str| rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect::<String>();
+        for target in after.map(word).filter(|target| !target.is_empty()) {
+            if !makefile.lines().any(|line| line.starts_with(&format!("{target}:"))) {
+                missing.insert(format!("{path}: make {target}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn the_plugin_that_is_shown_is_the_one_that_is_compiled() {
+    let source = read("crates/machinery/tests/plugin_example.rs");
+    let page = read("docs/plugins.md");
+    for part in ["", " test"] {
+        let (_, rest) = source.split_once(&format!("// begin{part}: docs/plugins.md\n")).unwrap();
+        let (code, _) = rest.split_once(&format!("// end{part}: docs/plugins.md\n")).unwrap();
+        assert!(page.contains(&format!("```rust\n{code}```\n")), "docs/plugins.md does not show this{part}:\n{code}");
+    }
+}

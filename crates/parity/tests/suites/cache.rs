@@ -1,0 +1,72 @@
+//! Cached tasks: the first computes, others take its outputs.
+
+use std::path::PathBuf;
+
+use aileron_idl::flyteidl2::core::CatalogCacheStatus::{self, CacheHit, CacheMiss, CachePopulated};
+use aileron_parity::suite::{Shown, Space, Task, shared};
+use anyhow::Result;
+
+fn cache_status(action: &impl Shown) -> CatalogCacheStatus {
+    CatalogCacheStatus::try_from(action.shown().cache_status).unwrap()
+}
+
+/// Where the last event says the outputs are.
+fn outputs(space: &Space<'_>, name: &str) -> PathBuf {
+    let event = space.recorded(name).pop().unwrap().event;
+    event.outputs.unwrap().output_uri.strip_prefix("file://").unwrap().into()
+}
+
+#[tokio::test]
+async fn the_first_fills_the_cache_and_the_second_needs_no_pod() -> Result<()> {
+    let space = shared().await?.space("cached").await?;
+    space.submit(&Task::container("first").cached("cached.once", false)).await?;
+    let first = space.until_ended("first").await?;
+    assert_eq!((first.outcome().unwrap().0.as_str(), cache_status(&first)), ("Succeeded", CachePopulated));
+
+    space.submit(&Task::container("second").cached("cached.once", false)).await?;
+    let second = space.until_ended("second").await?;
+    assert_eq!((second.outcome().unwrap().0.as_str(), cache_status(&second)), ("Succeeded", CacheHit));
+    assert_eq!(std::fs::read(outputs(&space, "first"))?, std::fs::read(outputs(&space, "second"))?);
+    let hit = space.recorded("second").pop().unwrap().event;
+    assert_eq!(hit.cache_status(), CacheHit);
+    let runs: Vec<_> = space.runs().into_iter().map(|run| run.name).collect();
+    assert_eq!(runs, ["first-0"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_failed_task_fills_nothing() -> Result<()> {
+    let space = shared().await?.space("uncached").await?;
+    space.submit(&Task::container("broken").cached("uncached.broken", true).attempts(&["fail:1"])).await?;
+    space.until_ended("broken").await?;
+    space.submit(&Task::container("fixed").cached("uncached.broken", true)).await?;
+    let fixed = space.until_ended("fixed").await?;
+    assert_eq!((fixed.outcome().unwrap().0.as_str(), cache_status(&fixed)), ("Succeeded", CachePopulated));
+    assert_eq!(space.runs().len(), 2, "the reservation of the failed one was given back");
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_computes_while_others_wait_for_it() -> Result<()> {
+    let space = shared().await?.space("serial").await?;
+    let task = |name: &str| Task::container(name).cached("serial.slow", true).attempts(&["succeed@3500"]);
+    space.submit(&task("owner")).await?;
+    space.until("owner", "running", |action| action.reason() == "Executing").await?;
+    space.submit(&task("waiter")).await?;
+    let waiting = space
+        .until("waiter", "waiting", |action| action.shown().plugin_phase.contains("WaitingForCache"))
+        .await?;
+    assert_eq!(cache_status(&waiting), CacheMiss);
+    assert!(waiting.shown().conditions[0].message.contains("serial/owner"), "{:?}", waiting.shown().conditions);
+
+    let owner = space.until_ended("owner").await?;
+    let waiter = space.until_ended("waiter").await?;
+    assert_eq!((cache_status(&owner), cache_status(&waiter)), (CachePopulated, CacheHit));
+    assert_eq!(space.runs().len(), 1);
+    let owners = space.bench.stub.with_cache(|cache| {
+        let keys: Vec<_> = cache.calls().iter().filter_map(|call| call.split_once(' ')).map(|(_, key)| key.to_owned()).collect();
+        keys.iter().filter_map(|key| cache.owner(key).map(str::to_owned)).collect::<Vec<_>>()
+    });
+    assert!(!owners.iter().any(|owner| owner.starts_with("serial/")), "a reservation was kept: {owners:?}");
+    Ok(())
+}

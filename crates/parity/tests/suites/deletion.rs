@@ -1,0 +1,62 @@
+//! Actions that are deleted, while they run and after.
+
+use aileron_idl::flyteidl2::common::ActionPhase::{Aborted, Succeeded};
+use aileron_parity::suite::{Bench, Executor, Shown, Task, shared};
+use anyhow::Result;
+
+#[tokio::test]
+async fn a_running_task_is_stopped_and_reported_before_it_is_gone() -> Result<()> {
+    let space = shared().await?.space("aborts").await?;
+    space.submit(&Task::container("long").attempts(&["run"])).await?;
+    space.until("long", "running", |action| action.reason() == "Executing").await?;
+    let seen = space.sightings();
+    space.delete("long").await?;
+    space.until_gone("long").await?;
+    // No wait: the event comes before the finalizer goes.
+    let recorded = space.recorded("long");
+    let last = recorded.last().unwrap();
+    assert_eq!((last.event.attempt, last.event.phase()), (1, Aborted));
+    assert!(seen.of("long").iter().any(|sighting| sighting.action.metadata.deletion_timestamp.is_some()));
+    space.until_pods(&[]).await
+}
+
+#[tokio::test]
+async fn a_task_that_waits_for_a_node_is_stopped_too() -> Result<()> {
+    let space = shared().await?.space("aborts-early").await?;
+    space.submit(&Task::container("waits").attempts(&["pending"])).await?;
+    space.until_pods(&["waits-0"]).await?;
+    space.delete("waits").await?;
+    space.until_gone("waits").await?;
+    assert_eq!(space.phases("waits").last(), Some(&(1, Aborted)));
+    space.until_pods(&[]).await
+}
+
+#[tokio::test]
+async fn deleting_an_ended_action_is_no_abort() -> Result<()> {
+    let space = shared().await?.space("tidies").await?;
+    space.submit(&Task::container("done")).await?;
+    space.until_ended("done").await?;
+    space.delete("done").await?;
+    space.until_gone("done").await?;
+    assert_eq!(space.phases("done").last(), Some(&(1, Succeeded)));
+    space.until_pods(&[]).await
+}
+
+/// An executor of its own: it would collect the actions of the other suites.
+#[tokio::test]
+async fn ended_actions_are_collected_and_others_stay() -> Result<()> {
+    let bench = Bench::start().await?;
+    let space = bench.space("collects").await?;
+    let settings =
+        bench.settings().with(&["executor", "gc", "interval"], "300ms").with(&["executor", "gc", "maxTTL"], "0s");
+    let executor = Executor::start(&bench.cluster, &settings).await?;
+    space.submit(&Task::container("stays").attempts(&["run"])).await?;
+    space.submit(&Task::container("goes")).await?;
+    space.submit(&Task::container("fails").attempts(&["fail:1"])).await?;
+    space.until_gone("goes").await?;
+    space.until_gone("fails").await?;
+    space.until("stays", "running", |action| action.reason() == "Executing").await?;
+    space.until_pods(&["stays-0"]).await?;
+    assert_eq!(space.phases("goes").last(), Some(&(1, Succeeded)), "collecting is no abort");
+    executor.stop().await
+}

@@ -1,0 +1,113 @@
+//! Attempts that fail, on the task's account and on the platform's.
+
+use aileron_idl::flyteidl2::common::ActionPhase::{Failed, Queued, Succeeded};
+use aileron_idl::flyteidl2::workflow::error_info::Kind;
+use aileron_parity::suite::{Shown, Space, Task, shared};
+use anyhow::Result;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+
+/// Attempt, code and kind of each event of a failure, without repetitions.
+fn failures(space: &Space<'_>, name: &str) -> Vec<(u32, String, Kind)> {
+    let events = space.recorded(name).into_iter().map(|recorded| recorded.event);
+    let failed = events.filter(|event| event.phase() == Failed);
+    let mut failures: Vec<_> = failed
+        .map(|event| {
+            let error = event.error_info.clone().unwrap_or_default();
+            (event.attempt, error.code.clone(), error.kind())
+        })
+        .collect();
+    failures.dedup();
+    failures
+}
+
+#[tokio::test]
+async fn every_attempt_is_used_and_reported_and_its_pod_removed() -> Result<()> {
+    let space = shared().await?.space("uses-up").await?;
+    let task = Task::container("bad").retries(2).attempts(&[
+        "fail:1:Error:broken@50",
+        "error:UserBug:recoverable",
+        "fail:2:Error:broken again",
+    ]);
+    space.submit(&task).await?;
+    let action = space.until_ended("bad").await?;
+
+    assert_eq!(action.outcome().unwrap(), ("Failed".into(), "PermanentFailure".into()), "{}", action.summary());
+    let status = action.shown();
+    assert_eq!(status.attempts, 3);
+    let error = status.error_state.unwrap();
+    assert_eq!(error.kind, "USER");
+    assert!(error.message.contains("exit code (2)"), "{}", error.message);
+    let failures = failures(&space, "bad");
+    let attempts: Vec<_> = failures.iter().map(|failure| failure.0).collect();
+    assert_eq!(attempts, [1, 2, 3], "{failures:?}");
+    assert_eq!(failures[1].1, "UserBug");
+    assert_eq!(failures[2].1, error.code, "the last event and the status agree");
+    // A failed attempt is told before the next one is.
+    let phases = space.phases("bad");
+    let place = |wanted| phases.iter().position(|phase| *phase == wanted);
+    assert!(place((1, Failed)) < place((2, Queued)) && place((2, Failed)) < place((3, Queued)), "{phases:?}");
+
+    let runs: Vec<_> = space.runs().into_iter().map(|run| run.name).collect();
+    assert_eq!(runs, ["bad-0", "bad-1", "bad-2"]);
+    space.until_pods(&["bad-2"]).await
+}
+
+#[tokio::test]
+async fn a_second_attempt_may_succeed() -> Result<()> {
+    let space = shared().await?.space("recovers").await?;
+    let task = Task::container("better").retries(3).attempts(&["error:Flaky:recoverable", "succeed@50"]);
+    space.submit(&task).await?;
+    let action = space.until_ended("better").await?;
+    assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
+    assert_eq!(action.shown().attempts, 2);
+    assert_eq!(failures(&space, "better").iter().map(|f| (f.0, f.1.as_str())).collect::<Vec<_>>(), [(1, "Flaky")]);
+    assert_eq!(space.phases("better").last(), Some(&(2, Succeeded)));
+    let outputs = space.recorded("better").last().unwrap().event.outputs.clone().unwrap();
+    assert!(outputs.output_uri.ends_with("/better/2/outputs.pb"), "{}", outputs.output_uri);
+    space.until_pods(&["better-1"]).await
+}
+
+#[tokio::test]
+async fn an_error_that_is_not_recoverable_uses_no_more_attempts() -> Result<()> {
+    let space = shared().await?.space("hopeless").await?;
+    space.submit(&Task::container("never").retries(5).attempts(&["error:Hopeless:permanent"])).await?;
+    let action = space.until_ended("never").await?;
+    assert_eq!((action.shown().attempts, action.error_code().as_str()), (1, "Hopeless"), "{}", action.summary());
+    assert_eq!(space.runs().len(), 1);
+    Ok(())
+}
+
+/// Killed by somebody (137): the platform's fault, so the same attempt is started again, but not for ever.
+#[tokio::test]
+async fn a_task_that_is_killed_each_time_ends() -> Result<()> {
+    let space = shared().await?.space("killed").await?;
+    space.submit(&Task::container("doomed").retries(1).attempts(&["fail:137:Error:@20"])).await?;
+    let action = space.until_ended("doomed").await?;
+    assert_eq!(action.error_code(), "MaxSystemFailuresExceeded", "{}", action.summary());
+    let status = action.shown();
+    assert_eq!((status.attempts, status.error_state.unwrap().kind.as_str()), (1, "SYSTEM"), "no attempt is charged");
+    let runs = space.runs();
+    assert_eq!(runs.len(), 4, "once and as often as executor.maxSystemFailures says");
+    assert!(runs.iter().all(|run| run.name == "doomed-0"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_is_lost_each_time_ends_the_task_and_one_that_is_lost_once_does_not() -> Result<()> {
+    let space = shared().await?.space("lost").await?;
+    space.submit(&Task::container("lost").attempts(&["vanish@30"])).await?;
+    space.submit(&Task::container("moved").attempts(&["succeed@1500"])).await?;
+    space.until("moved", "running", |action| action.reason() == "Executing").await?;
+    let pod = space.pods.get("moved-0").await?;
+    space.pods.delete("moved-0", &DeleteParams::default()).await?;
+
+    let action = space.until_ended("moved").await?;
+    assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
+    assert_ne!(space.pods.get("moved-0").await?.uid(), pod.uid());
+
+    let action = space.until_ended("lost").await?;
+    assert_eq!(action.error_code(), "MaxSystemFailuresExceeded", "{}", action.summary());
+    assert_eq!(space.runs().iter().filter(|run| run.name == "lost-0").count(), 4);
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Actions that cannot work: a clear answer, at once, and nothing left to clean up.
+
+use aileron_parity::suite::{Bench, Executor, Shown, Task, shared};
+use anyhow::Result;
+use k8s_openapi::ByteString;
+
+#[tokio::test]
+async fn missing_fields_are_named_and_nothing_is_owned() -> Result<()> {
+    let space = shared().await?.space("incomplete").await?;
+    let mut object = space.object(&Task::container("empty"));
+    object.spec.task_type = String::new();
+    object.spec.input_uri = String::new();
+    object.spec.task_template = ByteString::default();
+    space.create(&object).await?;
+    let action = space.until_ended("empty").await?;
+    assert_eq!(action.outcome().unwrap(), ("Failed".into(), "InvalidSpec".into()));
+    let message = &action.shown().conditions[0].message;
+    for field in ["taskType", "inputUri", "taskTemplate"] {
+        assert!(message.contains(field), "{message}");
+    }
+    assert_eq!(action.metadata.finalizers, None);
+    space.delete("empty").await?;
+    space.until_gone("empty").await?;
+    space.until_pods(&[]).await
+}
+
+#[tokio::test]
+async fn a_template_that_cannot_be_read_fails_the_action() -> Result<()> {
+    let space = shared().await?.space("garbage").await?;
+    let mut object = space.object(&Task::container("noise"));
+    object.spec.task_template = ByteString(b"\xff\xff\xff\xffnoise".to_vec());
+    space.create(&object).await?;
+    let action = space.until_ended("noise").await?;
+    assert_eq!(action.outcome().unwrap().0, "Failed", "{}", action.summary());
+    assert!(action.shown().conditions[0].message.contains("taskTemplate"), "{:?}", action.shown().conditions);
+    space.until_pods(&[]).await
+}
+
+#[tokio::test]
+async fn a_container_task_without_a_container_fails_with_a_reason() -> Result<()> {
+    let space = shared().await?.space("no-container").await?;
+    let mut task = Task::container("hollow");
+    task.template.target = None;
+    space.submit(&task).await?;
+    let action = space.until_ended("hollow").await?;
+    assert_eq!(action.outcome().unwrap().0, "Failed", "{}", action.summary());
+    assert!(!action.error_code().is_empty() && !action.shown().error_state.unwrap().message.is_empty());
+    space.until_pods(&[]).await
+}
+
+#[tokio::test]
+async fn a_place_for_outputs_that_is_none_fails_the_action() -> Result<()> {
+    let space = shared().await?.space("nowhere").await?;
+    let mut object = space.object(&Task::container("lost"));
+    object.spec.run_output_base = "not a place".to_owned();
+    space.create(&object).await?;
+    let action = space.until_ended("lost").await?;
+    assert_eq!(action.outcome().unwrap().0, "Failed", "{}", action.summary());
+    space.delete("lost").await?;
+    space.until_gone("lost").await
+}
+
+#[tokio::test]
+async fn an_unknown_type_goes_to_the_default_plugin() -> Result<()> {
+    let space = shared().await?.space("unheard").await?;
+    space.submit(&Task::container("odd").task_type("unheard-of")).await?;
+    let action = space.until_ended("odd").await?;
+    assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_a_default_plugin_an_unknown_type_is_an_error() -> Result<()> {
+    let bench = Bench::start().await?;
+    let space = bench.space("no-default").await?;
+    let settings = bench.settings().with(&["tasks", "task-plugins", "enabled-plugins"], vec!["core-sleep"]);
+    let executor = Executor::start(&bench.cluster, &settings).await?;
+    space.submit(&Task::container("odd").task_type("unheard-of")).await?;
+    let action = space.until_ended("odd").await?;
+    assert_eq!(action.outcome().unwrap(), ("Failed".into(), "PluginNotFound".into()));
+    assert!(action.shown().conditions[0].message.contains("unheard-of"));
+    assert_eq!(action.metadata.finalizers, None);
+    executor.stop().await
+}

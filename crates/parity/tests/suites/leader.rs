@@ -1,0 +1,48 @@
+//! Two executors, one of which leads.
+
+use std::time::Duration;
+
+use aileron_parity::suite::{Bench, PATIENCE, Program, Shown, Task};
+use anyhow::{Context, Result};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, ListParams};
+
+async fn leader(leases: &Api<Lease>) -> Result<String> {
+    let held = leases.list(&ListParams::default()).await?.items.pop().and_then(|lease| lease.spec);
+    held.and_then(|spec| spec.holder_identity).context("nobody leads")
+}
+
+#[tokio::test]
+async fn one_works_and_the_other_takes_over() -> Result<()> {
+    let bench = Bench::start().await?;
+    let space = bench.space("led").await?;
+    let settings = bench.settings().with(&["executor", "leaderElect"], true);
+    let leases: Api<Lease> = Api::namespaced(space.admin.clone(), "flyte");
+
+    let mut first = Program::start(&bench.cluster, &settings, "first")?;
+    first.until_works().await?;
+    let mut second = Program::start(&bench.cluster, &settings, "second")?;
+    assert!(leader(&leases).await?.starts_with("first"));
+    space.submit(&Task::container("one")).await?;
+    space.until_ended("one").await?;
+    second.check()?;
+    assert!(!second.works(), "two at work:\n{}", second.log());
+
+    // Killed, the first cannot give the lease back: the second waits for it to expire, which takes 15 s and a try.
+    space.submit(&Task::container("two").attempts(&["succeed@1000"])).await?;
+    space.until("two", "running", |action| action.reason() == "Executing").await?;
+    first.kill();
+    let action = space.within(PATIENCE, "two", "ended", |action| action.outcome().is_some()).await?;
+    assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
+    assert!(second.works() && leader(&leases).await?.starts_with("second"));
+
+    // Stopped in good order, the second gives it back, and the third need not wait that long.
+    let mut third = Program::start(&bench.cluster, &settings, "third")?;
+    second.terminate().await?;
+    space.submit(&Task::container("three")).await?;
+    let action = space.within(Duration::from_secs(10), "three", "ended", |action| action.outcome().is_some()).await?;
+    assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
+    third.check()?;
+    assert_eq!(space.runs().len(), 3);
+    third.terminate().await
+}

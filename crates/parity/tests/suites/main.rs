@@ -1,0 +1,14 @@
+//! The executor on a real API server, one file per concern.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod apiserver;
+mod cache;
+mod deletion;
+mod events;
+mod failure;
+mod invalid;
+mod leader;
+mod restart;
+mod success;
+mod waiting;
+mod writers;

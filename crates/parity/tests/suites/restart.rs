@@ -1,0 +1,109 @@
+//! `kill -9` at any moment: no task is lost, none is run twice in one attempt, nothing is left behind.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use aileron_idl::flyteidl2::common::ActionPhase::{Failed, Succeeded};
+use aileron_parity::suite::{Bench, Program, Shown, Task};
+use anyhow::{Context, Result};
+use kube::ResourceExt;
+
+/// Small steps from a seed, so that a run can be had again: `SUITE_SEED=<seed>`.
+struct Random(u64);
+
+impl Random {
+    fn seeded() -> Result<Self> {
+        let seed = match std::env::var("SUITE_SEED") {
+            Ok(text) => text.parse().context("SUITE_SEED")?,
+            Err(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis() as u64,
+        };
+        println!("SUITE_SEED={seed}");
+        Ok(Self(seed))
+    }
+
+    /// SplitMix64.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// How a task should end: attempts, success.
+const KINDS: [(&[&str], u32, bool); 4] = [
+    (&["succeed@300"], 1, true),
+    (&["fail:1@100", "succeed@400"], 2, true),
+    (&["error:Flaky:recoverable@50", "fail:1@150", "succeed@50"], 3, true),
+    (&["fail:1", "fail:2@200", "error:Last:recoverable"], 3, false),
+];
+
+#[tokio::test]
+async fn killed_at_random_moments_it_neither_loses_nor_repeats_work() -> Result<()> {
+    const TASKS: usize = 32;
+    const KILLS: usize = 14;
+    let mut random = Random::seeded()?;
+    let bench = Bench::start().await?;
+    let space = bench.space("killed").await?;
+    let settings = bench.settings();
+    let mut program = Program::start(&bench.cluster, &settings, "executor")?;
+    program.until_works().await?;
+
+    for kill in 0..KILLS {
+        // Tasks appear all the time, also while nobody looks.
+        for number in (kill * TASKS / KILLS)..((kill + 1) * TASKS / KILLS) {
+            let (attempts, ..) = KINDS[number % KINDS.len()];
+            space.submit(&Task::container(&format!("t{number}")).retries(2).attempts(attempts)).await?;
+        }
+        // The point of the wait is its length: a random moment, counted from a start that may not be over yet.
+        tokio::time::sleep(Duration::from_millis(50 + random.below(350))).await;
+        program.check()?;
+        program.kill();
+        program = Program::start(&bench.cluster, &settings, "executor")?;
+        if kill % 3 == 0 {
+            // Otherwise a slow machine would never get past the start.
+            let begun = program.log().matches("caches are complete").count();
+            while program.log().matches("caches are complete").count() == begun {
+                program.check()?;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    let actions = space.until_all_ended(TASKS, Duration::from_secs(90)).await?;
+    program.check()?;
+    let mut runs = BTreeMap::<String, usize>::new();
+    for run in space.runs() {
+        *runs.entry(run.name).or_default() += 1;
+    }
+    let twice: Vec<_> = runs.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(twice.is_empty(), "run more than once: {twice:?}\n{}", space.dump("").await);
+
+    let mut last_pods = Vec::new();
+    for action in &actions {
+        let name = action.name_any();
+        let number: usize = name[1..].parse()?;
+        let (_, attempts, succeeds) = KINDS[number % KINDS.len()];
+        let ended = if succeeds { "Succeeded" } else { "Failed" };
+        let status = action.shown();
+        assert_eq!(action.outcome().unwrap().0, ended, "{name}: {}", space.dump(&name).await);
+        assert_eq!(status.attempts, attempts, "{name}: {}", space.dump(&name).await);
+        assert_eq!(status.error_state.is_some(), attempts > 1 || !succeeds, "{name}");
+        let history = action.history();
+        assert_eq!(history.last().unwrap(), if succeeds { "Completed" } else { "PermanentFailure" }, "{name}");
+        // At least once: every attempt has its start and its end among the events.
+        let phases = space.phases(&name);
+        for attempt in 1..attempts {
+            assert!(phases.contains(&(attempt, Failed)), "{name} attempt {attempt}: {phases:?}");
+        }
+        assert_eq!(phases.last(), Some(&(attempts, if succeeds { Succeeded } else { Failed })), "{name}: {phases:?}");
+        for attempt in 0..attempts {
+            assert_eq!(runs.get(&format!("{name}-{attempt}")), Some(&1), "{name}: {runs:?}");
+        }
+        last_pods.push(format!("{name}-{}", attempts - 1));
+    }
+    // Pods of earlier attempts are gone, whoever was killed before deleting them.
+    space.until_pods(&last_pods.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    program.terminate().await
+}

@@ -1,0 +1,84 @@
+//! Actions without a pod: conditions that wait for a signal, and sleeps.
+
+use std::time::Duration;
+
+use aileron_idl::flyteidl2::common::ActionPhase::Succeeded;
+use aileron_parity::suite::{Bench, Executor, Shown, Task, duration_inputs, shared};
+use anyhow::Result;
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+#[tokio::test]
+async fn a_condition_waits_until_somebody_signals() -> Result<()> {
+    let space = shared().await?.space("signalled").await?;
+    space.submit(&Task::condition("gate", None)).await?;
+    let action = space.until("gate", "paused", |action| action.reason() == "Paused").await?;
+    assert_eq!((action.outcome(), action.metadata.finalizers), (None, None));
+
+    let signal = json!({"status": {"signalValue": "CgQKAggB", "signalledBy": "someone", "signalledAt": "2026-01-01T00:00:00Z"}});
+    space.actions.patch_status("gate", &PatchParams::default(), &Patch::Merge(signal)).await?;
+    let action = space.until_ended("gate").await?;
+    assert_eq!(action.outcome().unwrap(), ("Succeeded".into(), "Signaled".into()));
+    assert_eq!(action.history(), ["Paused", "Signaled"]);
+    assert_eq!(action.shown().signalled_by, "someone", "what the control plane wrote stays");
+    space.until_pods(&[]).await
+}
+
+#[tokio::test]
+async fn a_condition_that_nobody_signals_times_out() -> Result<()> {
+    let space = shared().await?.space("unsignalled").await?;
+    space.submit(&Task::condition("gate", Some(Duration::from_secs(2)))).await?;
+    let action = space.until_ended("gate").await?;
+    assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()));
+    assert_eq!(action.error_code(), "ConditionTimedOut");
+    assert_eq!(action.history(), ["Paused", "TimedOut"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_condition_without_a_specification_is_invalid() -> Result<()> {
+    let space = shared().await?.space("unspecified").await?;
+    let mut object = space.object(&Task::condition("gate", None));
+    object.spec.condition_spec = Default::default();
+    space.create(&object).await?;
+    let action = space.until_ended("gate").await?;
+    assert_eq!(action.outcome().unwrap(), ("Failed".into(), "InvalidSpec".into()));
+    Ok(())
+}
+
+/// When the action entered `Executing`, and when it ended.
+fn slept(action: &impl Shown) -> SignedDuration {
+    let history = action.shown().phase_history;
+    let at = |phase: &str| history.iter().find(|line| line.phase == phase).map_or(Timestamp::MIN, |line| line.occurred_at.0);
+    at("Completed").duration_since(at("Executing"))
+}
+
+#[tokio::test]
+async fn a_sleep_ends_on_time_without_a_pod_and_survives_a_restart() -> Result<()> {
+    let bench = Bench::start().await?;
+    let space = bench.space("sleeps").await?;
+    let (short, long) = (Task::sleep("short"), Task::sleep("long"));
+    space.write_inputs(&short, &duration_inputs(Duration::from_secs(1)))?;
+    space.write_inputs(&long, &duration_inputs(Duration::from_secs(4)))?;
+
+    let first = Executor::start(&bench.cluster, &bench.settings()).await?;
+    space.submit(&short).await?;
+    space.submit(&long).await?;
+    space.until("long", "running", |action| action.reason() == "Executing").await?;
+    let action = space.until_ended("short").await?;
+    assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
+    // Object times are whole seconds, so a second more may show.
+    let time = slept(&action);
+    assert!(time >= SignedDuration::from_secs(1) && time <= SignedDuration::from_secs(3), "{time:?}");
+    first.stop().await?;
+    assert!(space.until("long", "there", |_| true).await?.outcome().is_none(), "the sleep outlasts the first executor");
+
+    let second = Executor::start(&bench.cluster, &bench.settings()).await?;
+    let action = space.until_ended("long").await?;
+    let time = slept(&action);
+    assert!(time >= SignedDuration::from_secs(4) && time <= SignedDuration::from_secs(6), "began anew: {time:?}");
+    assert_eq!(space.phases("long").last(), Some(&(1, Succeeded)));
+    space.until_pods(&[]).await?;
+    second.stop().await
+}
