@@ -3,9 +3,11 @@
 pub mod memory;
 pub mod queue;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +32,12 @@ const SAFETY: Duration = Duration::from_secs(600);
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 /// The longest such pause; an action should not sleep long past the end of an outage.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+
+/// How long rounds may take to end when the process is to stop. Together with [`FLUSH`] and the grace for events this
+/// stays below the 30 s that Kubernetes grants a pod.
+const DRAIN: Duration = Duration::from_secs(12);
+/// How long held statuses may take to be written then.
+const FLUSH: Duration = Duration::from_secs(5);
 
 /// Runs rounds.
 pub struct Controller {
@@ -58,13 +66,22 @@ impl Controller {
             };
             let controller = Arc::clone(&self);
             rounds.spawn(async move {
-                controller.rounds(&key).await;
+                // A panic here would be our own defect; it must not leave the action without any further round.
+                if AssertUnwindSafe(controller.rounds(&key)).catch_unwind().await.is_err() {
+                    tracing::error!(namespace = %key.namespace, name = %key.name, "a round panicked");
+                    let pause = backoff(controller.queue.failed(&key));
+                    controller.queue.finished(&key, Next::At(Instant::now() + pause));
+                }
                 drop(permit);
             });
         }
         rounds.close();
-        rounds.wait().await;
-        self.actions.flush_all().await;
+        if tokio::time::timeout(DRAIN, rounds.wait()).await.is_err() {
+            tracing::warn!(rounds = rounds.len(), "rounds were still under way at the end; they will be done again");
+        }
+        if tokio::time::timeout(FLUSH, self.actions.flush_all()).await.is_err() {
+            tracing::warn!("not every held status could be written at the end; the next start decides them anew");
+        }
     }
 
     /// Rounds for one action until it has nothing more to do at once.

@@ -28,7 +28,13 @@ pub trait EventSink: Send + Sync {
     ///
     /// Events of one action arrive in the order of the calls. An error does not say that the event is unknown to the
     /// service: recording is at least once.
-    async fn record(&self, event: ActionEvent) -> Result<(), EventError>;
+    async fn record(&self, event: ActionEvent) -> Result<(), EventError> {
+        self.record_all(vec![event]).await
+    }
+
+    /// Records events of one action that belong together, in this order and in one call: whoever follows the action
+    /// sees all of them or none.
+    async fn record_all(&self, events: Vec<ActionEvent>) -> Result<(), EventError>;
 }
 
 /// Why an event was not recorded.

@@ -36,7 +36,11 @@ pub async fn run(client: kube::Client, interval: Duration, max_ttl: SignedDurati
             () = cancel.cancelled() => return,
             _ = ticks.tick() => {}
         }
-        match sweep(&client, max_ttl, Timestamp::now()).await {
+        let swept = tokio::select! {
+            () = cancel.cancelled() => return,
+            swept = sweep(&client, max_ttl, Timestamp::now()) => swept,
+        };
+        match swept {
             Ok(0) => {}
             Ok(deleted) => tracing::info!(deleted, "collected actions that had ended"),
             Err(error) => tracing::warn!(%error, "failed to collect actions that had ended; trying again later"),

@@ -61,17 +61,17 @@ impl CorePlugin for PluginManager {
                 return Ok(CoreStep::of(phase));
             }
         };
-        let (phase, after) = match before.phase {
+        let (phase, after, wake_at) = match before.phase {
             ManagerPhase::NotStarted => {
                 let phase = self.launch(request.task, &before).await?;
                 let mut after = state::with_phase(&before, &phase);
                 if phase.phase() == aileron_machinery::Phase::Queued {
                     after.phase = ManagerPhase::Started;
                 }
-                (phase, after)
+                (phase, after, None)
             }
             ManagerPhase::Started => match self.observe(request.task, &before).await? {
-                Some(seen) => (seen.phase, seen.state),
+                Some(seen) => (seen.phase, seen.state, seen.due),
                 None => {
                     let wake_at = now.checked_add(VISIBLE_WITHIN).ok();
                     return Ok(CoreStep { phase: PhaseInfo::undefined(), state: None, wake_at });
@@ -79,7 +79,7 @@ impl CorePlugin for PluginManager {
             },
         };
         let write = (after != before).then(|| state::write(&after));
-        Ok(CoreStep { phase, state: write, wake_at: None })
+        Ok(CoreStep { phase, state: write, wake_at })
     }
 
     async fn abort(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use aileron_machinery::config::StorageConfig;
 use aileron_machinery::pod::CopilotStorage;
 use aileron_machinery::{Platform, PluginSet};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
@@ -72,6 +74,9 @@ pub enum RunError {
         /// What is wrong with it.
         source: ConnectSetupError,
     },
+    /// A watch ended by itself; without it the executor would be blind.
+    #[error("a watch ended unexpectedly; the executor must be started again")]
+    Watch,
     /// Another replica leads now; going on would mean two at work.
     #[error("leadership was lost: {0}")]
     Lease(#[from] LeaseError),
@@ -127,12 +132,21 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     let (memory_1, memory_2) = (Arc::clone(&memory), Arc::clone(&memory));
     let (queue_1, queue_2) = (Arc::clone(&queue), Arc::clone(&queue));
     let stop = || stop_watches.clone();
-    watches.spawn(watch::actions::run(client.clone(), memory_1, queue_1, synced.clone(), stop()));
-    watches.spawn(watch::ended::run(client.clone(), memory_2, queue_2, synced.clone(), stop()));
-    watches.spawn(watch::pods::run(client.clone(), pod_feed, synced.clone(), stop()));
-    watches.spawn(watch::events::run(client.clone(), event_feed, synced.clone(), stop()));
+    let watch_ended = CancellationToken::new();
+    let follow = |watch: BoxFuture<'static, ()>| {
+        // Dropped when the watch ends, in whatever way.
+        let ended = watch_ended.clone().drop_guard();
+        watches.spawn(async move {
+            watch.await;
+            drop(ended);
+        });
+    };
+    follow(watch::actions::run(client.clone(), memory_1, queue_1, synced.clone(), stop()).boxed());
+    follow(watch::ended::run(client.clone(), memory_2, queue_2, synced.clone(), stop()).boxed());
+    follow(watch::pods::run(client.clone(), pod_feed, synced.clone(), stop()).boxed());
+    follow(watch::events::run(client.clone(), event_feed, synced.clone(), stop()).boxed());
     let (cached, home) = (Arc::clone(&templates), namespace.clone());
-    watches.spawn(watch::templates::run(client.clone(), cached, home, synced.clone(), stop()));
+    follow(watch::templates::run(client.clone(), cached, home, synced.clone(), stop()).boxed());
     watches.spawn(gauges(Arc::clone(&memory), pods, Arc::clone(&queue), stop()));
 
     let kube_actions = Arc::new(KubeActions::new(writer, Arc::clone(&memory)));
@@ -155,7 +169,13 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         max_rounds: usize::try_from(config.executor.max_concurrent_reconciles).unwrap_or(1),
     });
 
-    let result = lead(&config, client, &namespace, identity, synced, controller, &cancel).await;
+    let result = tokio::select! {
+        result = lead(&config, client, &namespace, identity, synced, controller, &cancel) => result,
+        () = watch_ended.cancelled() => return Err(RunError::Watch),
+    };
+    if result.is_err() {
+        return result;
+    }
     if !events.shutdown(EVENTS_GRACE).await {
         tracing::warn!("some events were not recorded before the end; their actions will record them again");
     }
@@ -205,22 +225,16 @@ async fn lead(
     if !elector.acquire(cancel).await {
         return Ok(());
     }
-    // The lease is given back only after the work has ended, or two would be at work for a moment.
-    let stop_work = cancel.child_token();
+    // The lease is given back only after the work has ended, or two would be at work for a moment. If it is lost,
+    // nothing more is written: what is under way ends with the process, and the other replica decides anew.
     let release = CancellationToken::new();
-    let working = async {
-        work(stop_work.clone()).await;
-        release.cancel();
-    };
-    let holding = async {
-        let held = elector.hold(&release).await;
-        if held.is_err() {
-            stop_work.cancel();
-        }
-        held
-    };
-    let ((), held) = tokio::join!(working, holding);
-    Ok(held?)
+    let mut holding = std::pin::pin!(elector.hold(&release));
+    tokio::select! {
+        held = &mut holding => return Ok(held?),
+        () = work(cancel.child_token()) => {}
+    }
+    release.cancel();
+    Ok(holding.await?)
 }
 
 fn connect(key: &'static str, url: &str) -> Result<ConnectClient, RunError> {

@@ -3,6 +3,7 @@
 pub mod build;
 mod phase;
 
+use aileron_machinery::pod::phase::pending_deadline;
 use aileron_machinery::pod::{SIDECAR_TASK_TYPE, needs_inputs};
 use aileron_machinery::{K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
 use jiff::Timestamp;
@@ -54,6 +55,10 @@ impl K8sPlugin for PodPlugin {
 
     fn phase(&self, cx: &PhaseContext<'_>, resource: &Pod) -> Result<PhaseInfo, PluginError> {
         phase::phase(cx, resource)
+    }
+
+    fn due(&self, cx: &PhaseContext<'_>, resource: &Pod) -> Option<Timestamp> {
+        pending_deadline(resource.status.as_ref()?, &cx.task.platform.k8s, cx.task.now)
     }
 
     fn is_terminal(&self, resource: &Pod) -> bool {

@@ -33,6 +33,11 @@ impl Writer {
         &self.client
     }
 
+    /// Every turn is taken.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.permits.available_permits() == 0
+    }
+
     /// Waits for its turn to write.
     pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, ApiError> {
         self.permits.acquire().await.map_err(|_| ApiError {

@@ -43,8 +43,17 @@ pub struct Held {
     pub written: TaskActionStatus,
     /// What it should have.
     pub wanted: TaskActionStatus,
+    /// Since when the two differ.
+    pub since: Instant,
     /// When it must have it.
     pub due: Instant,
+}
+
+/// The part of [`Held`] that is not the action's own status.
+struct Unwritten {
+    written: TaskActionStatus,
+    since: Instant,
+    due: Instant,
 }
 
 struct Entry {
@@ -53,7 +62,7 @@ struct Entry {
 }
 
 enum Known {
-    Live { action: Arc<Action>, held: Option<(TaskActionStatus, Instant)> },
+    Live { action: Arc<Action>, held: Option<Unwritten> },
     /// Ended and labelled: nothing is kept but the version, so that older news about it are recognised.
     Ended,
 }
@@ -82,10 +91,10 @@ impl Memory {
         entry.known = match std::mem::replace(&mut entry.known, Known::Ended) {
             Known::Live { action, held } if action.object.metadata.uid == object.metadata.uid => {
                 let mut newer = Action::new(object, Some(&action));
-                let held = held.map(|(_, due)| {
+                let held = held.map(|held| {
                     let written = newer.status();
                     newer.object.status = Some(ours_over(action.status(), &written));
-                    (written, due)
+                    Unwritten { written, ..held }
                 });
                 Known::Live { action: Arc::new(newer), held }
             }
@@ -173,7 +182,7 @@ impl Memory {
             *held = None;
             action.object.metadata.resource_version = metadata.resource_version.clone();
             action.object.status = Some(status.clone());
-        } else if let Some((server, _)) = held.take() {
+        } else if let Some(Unwritten { written: server, .. }) = held.take() {
             // The watch was faster: what it showed contains this write, and maybe more.
             action.object.status = Some(server);
         }
@@ -192,8 +201,10 @@ impl Memory {
     pub fn hold_status(&self, key: &ActionKey, status: &TaskActionStatus, due: Instant) {
         let mut entries = self.lock();
         let Some(Entry { known: Known::Live { action, held }, .. }) = entries.get_mut(key) else { return };
-        let written = held.take().map(|(written, _)| written).unwrap_or_else(|| action.status());
-        *held = Some((written, due));
+        *held = Some(match held.take() {
+            Some(earlier) => Unwritten { due, ..earlier },
+            None => Unwritten { written: action.status(), since: Instant::now(), due },
+        });
         let action = Arc::make_mut(action);
         action.object.status = Some(status.clone());
     }
@@ -201,8 +212,8 @@ impl Memory {
     /// The status that is still to be written, if there is one.
     pub fn held(&self, key: &ActionKey) -> Option<Held> {
         match &self.lock().get(key)?.known {
-            Known::Live { action, held: Some((written, due)) } => {
-                Some(Held { written: written.clone(), wanted: action.status(), due: *due })
+            Known::Live { action, held: Some(Unwritten { written, since, due }) } => {
+                Some(Held { written: written.clone(), wanted: action.status(), since: *since, due: *due })
             }
             _ => None,
         }
@@ -211,7 +222,7 @@ impl Memory {
     /// The status that the API server has, as far as is known.
     pub fn written_status(&self, key: &ActionKey) -> Option<TaskActionStatus> {
         match &self.lock().get(key)?.known {
-            Known::Live { held: Some((written, _)), .. } => Some(written.clone()),
+            Known::Live { held: Some(held), .. } => Some(held.written.clone()),
             Known::Live { action, held: None } => Some(action.status()),
             Known::Ended => None,
         }
@@ -239,7 +250,7 @@ impl Known {
             Self::Live { action, held } => {
                 let shown = object.status.as_ref();
                 let same_status = match held {
-                    Some((written, _)) => shown.unwrap_or(&TaskActionStatus::default()) == written,
+                    Some(held) => shown.unwrap_or(&TaskActionStatus::default()) == &held.written,
                     None => shown.unwrap_or(&TaskActionStatus::default()) == &action.status(),
                 };
                 let metadata = ObjectMeta { managed_fields: None, ..object.metadata.clone() };
@@ -256,7 +267,7 @@ impl Known {
 }
 
 /// The parts of an action that a write of ours may change.
-type Parts<'a> = (&'a mut u64, &'a mut Action, &'a mut Option<(TaskActionStatus, Instant)>);
+type Parts<'a> = (&'a mut u64, &'a mut Action, &'a mut Option<Unwritten>);
 
 /// The action that was written to, unless it has ended or is another one by now.
 fn live<'a>(entries: &'a mut HashMap<ActionKey, Entry>, key: &ActionKey, metadata: &ObjectMeta) -> Option<Parts<'a>> {

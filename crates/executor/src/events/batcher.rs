@@ -100,7 +100,7 @@ impl EventBatcher {
         false
     }
 
-    async fn deliver(&self, event: ActionEvent) -> Result<(), EventError> {
+    async fn deliver(&self, events: Vec<ActionEvent>) -> Result<(), EventError> {
         // Without waiting if possible: the scheduler may make a waiting caller yield, and another of the same action
         // overtake it.
         let place = match Arc::clone(&self.places).try_acquire_owned() {
@@ -111,19 +111,20 @@ impl EventBatcher {
             }
         };
         metrics::gauge!("aileron_events_free_places").set(self.places.available_permits() as f64);
-        let key = event.id.as_ref().map(prost::Message::encode_to_vec).unwrap_or_default();
+        let id = events.first().and_then(|event| event.id.as_ref());
+        let key = id.map(prost::Message::encode_to_vec).unwrap_or_default();
         let (reply, answer) = oneshot::channel();
-        self.incoming.send(Item { key, event, reply, _place: place }).map_err(|_| EventError::Closed)?;
+        self.incoming.send(Item { key, events, reply, _place: place }).map_err(|_| EventError::Closed)?;
         answer.await.unwrap_or(Err(EventError::Closed))
     }
 }
 
 #[async_trait]
 impl EventSink for EventBatcher {
-    async fn record(&self, event: ActionEvent) -> Result<(), EventError> {
-        validate(&event)?;
-        let Some(after) = self.give_up_after else { return self.deliver(event).await };
-        match tokio::time::timeout(after, self.deliver(event)).await {
+    async fn record_all(&self, events: Vec<ActionEvent>) -> Result<(), EventError> {
+        events.iter().try_for_each(validate)?;
+        let Some(after) = self.give_up_after else { return self.deliver(events).await };
+        match tokio::time::timeout(after, self.deliver(events)).await {
             Ok(result) => result,
             Err(_) => {
                 metrics::counter!("aileron_events_given_up_total").increment(1);

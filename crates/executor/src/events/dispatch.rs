@@ -96,7 +96,7 @@ impl Dispatcher {
             let Some(batch) = state.queue.next(self.options.max_batch, now) else { return };
             state.gate.probing = state.gate.closed_until.is_some();
             metrics::histogram!("aileron_events_batch_size").record(batch.items.len() as f64);
-            let events = batch.items.iter().map(|item| item.event.clone()).collect();
+            let events = batch.items.iter().flat_map(|item| item.events.iter().cloned()).collect();
             let (transport, limit) = (self.transport.clone(), self.options.call_timeout);
             // A task of its own, so that encoding runs beside the dispatcher and a panic stays inside.
             let call = tokio::spawn(async move {

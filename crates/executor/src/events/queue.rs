@@ -11,10 +11,10 @@ use super::EventError;
 /// What identifies an action: its identifier on the wire.
 pub(super) type ActionKey = Vec<u8>;
 
-/// An event and whoever waits for it.
+/// Events of one action that go together, mostly a single one, and whoever waits for them.
 pub(super) struct Item {
     pub key: ActionKey,
-    pub event: ActionEvent,
+    pub events: Vec<ActionEvent>,
     pub reply: oneshot::Sender<Result<(), EventError>>,
     /// The place in the bounded queue; free again when the item is gone.
     pub _place: OwnedSemaphorePermit,

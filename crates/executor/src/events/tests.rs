@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use aileron_idl::flyteidl2::common::{ActionIdentifier, RunIdentifier};
@@ -62,12 +62,13 @@ impl Service {
 impl EventTransport for Service {
     async fn record(&self, events: Vec<ActionEvent>) -> Result<(), ConnectError> {
         let events: Vec<_> = events.iter().map(|event| (event.id.clone().unwrap().name, event.version)).collect();
+        let actions: BTreeSet<_> = events.iter().map(|(action, _)| action.clone()).collect();
         {
             let mut in_flight = self.in_flight.lock().unwrap();
-            for (action, _) in &events {
+            for action in &actions {
                 let count = in_flight.entry(action.clone()).or_default();
                 *count += 1;
-                assert_eq!(*count, 1, "two events of {action} at a time");
+                assert_eq!(*count, 1, "two calls with events of {action} at a time");
             }
             let mut most = self.most_calls.lock().unwrap();
             most.0 += 1;
@@ -77,7 +78,7 @@ impl EventTransport for Service {
         let (time, result) = (self.script)(&events, at);
         tokio::time::sleep(time).await;
         let mut in_flight = self.in_flight.lock().unwrap();
-        for (action, _) in &events {
+        for action in &actions {
             *in_flight.get_mut(action).unwrap() -= 1;
         }
         self.most_calls.lock().unwrap().0 -= 1;
@@ -346,4 +347,13 @@ async fn a_cancelled_caller_does_not_stop_the_next_event() {
     assert!(dropped.is_err());
     sink.record(event("a", 1)).await.unwrap();
     assert_eq!(service.accepted()["a"], [0, 1], "the first was in flight already and stays first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_belong_together_go_in_one_call() {
+    let service = Service::new(|_, _| (MS, Ok(())));
+    let sink = with(&service, BatcherOptions { max_batch: 1, ..BatcherOptions::default() });
+    sink.record_all(vec![event("a", 0), event("a", 1)]).await.unwrap();
+    let calls: Vec<_> = service.calls().into_iter().map(|call| call.events).collect();
+    assert_eq!(calls, [vec![("a".to_owned(), 0), ("a".to_owned(), 1)]]);
 }

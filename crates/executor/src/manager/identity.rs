@@ -58,22 +58,23 @@ pub(super) enum Found {
 /// # Differs from upstream
 ///
 /// Upstream takes any object of the right name for its own, also one that is being deleted.
-pub(super) fn examine(task: &TaskContext, found: &ObjectMeta) -> Found {
+pub(super) fn examine(task: &TaskContext, properties: &PluginProperties, found: &ObjectMeta) -> Found {
     if found.deletion_timestamp.is_some() {
         return Found::Terminating;
     }
-    if is_of(task, found) { Found::Ours } else { Found::Foreign }
+    if is_of(task, properties, found) { Found::Ours } else { Found::Foreign }
 }
 
 /// The object was made for this attempt.
-pub(super) fn is_of(task: &TaskContext, found: &ObjectMeta) -> bool {
+pub(super) fn is_of(task: &TaskContext, properties: &PluginProperties, found: &ObjectMeta) -> bool {
     let metadata = &task.metadata;
     let label = |meta: Option<&std::collections::BTreeMap<String, String>>| {
         meta.and_then(|labels| labels.get(ATTEMPT_LABEL)).cloned()
     };
     let same_attempt = label(found.labels.as_ref()) == label(Some(&metadata.labels));
     let owners = found.owner_references.as_deref().unwrap_or_default();
-    let owned = if owners.is_empty() && task.platform.k8s.disable_inject_owner_references {
+    let unowned = properties.disable_owner_references || task.platform.k8s.disable_inject_owner_references;
+    let owned = if owners.is_empty() && unowned {
         let own = |key: &str| found.labels.as_ref().and_then(|labels| labels.get(key)) == metadata.labels.get(key);
         own("run") && own("action")
     } else {

@@ -33,13 +33,13 @@ impl PluginManager {
         // Before asking the server: the answer may be known already, after a restart for one.
         if let Some(found) = self.objects.cached(self.plugin.as_ref(), namespace, &name) {
             self.let_terminate(task, found.as_ref()).await;
-            return self.meet(task, before, &name, examine(task, found.metadata()));
+            return self.meet(task, before, &name, examine(task, &self.plugin.properties(), found.metadata()));
         }
         match self.objects.create(self.plugin.as_ref(), built).await {
             Ok(()) => Ok(submitted(task)),
             Err(error) if error.is_already_exists() => {
                 let found = match self.objects.look(self.plugin.as_ref(), namespace, &name).await {
-                    Ok(object) => examine(task, object.metadata()),
+                    Ok(object) => examine(task, &self.plugin.properties(), object.metadata()),
                     // Gone meanwhile: the next look at it will tell, as it would for any object that goes away.
                     Err(error) if error.is_not_found() => Found::Ours,
                     Err(error) => return Err(failed_to_create(error)),
@@ -56,7 +56,7 @@ impl PluginManager {
         let name = object_name(&previous, &self.plugin.properties());
         let namespace = &task.metadata.namespace;
         let Some(mut found) = self.objects.cached(self.plugin.as_ref(), namespace, &name) else { return };
-        if examine(&previous, found.metadata()) == Found::Ours {
+        if examine(&previous, &self.plugin.properties(), found.metadata()) == Found::Ours {
             if let Err(error) = self.objects.delete(&self.plugin.kind(), namespace, &name).await {
                 tracing::warn!(%error, name, "failed to delete the object of the attempt before");
             }
@@ -72,7 +72,7 @@ impl PluginManager {
         let bears_ours = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
         if bears_ours
             && metadata.deletion_timestamp.is_some()
-            && is_of(task, metadata)
+            && is_of(task, &self.plugin.properties(), metadata)
             && let Err(error) = self.objects.remove_finalizer(&self.plugin.kind(), found, FINALIZER).await
         {
             tracing::warn!(%error, name = metadata.name, "failed to take our finalizer off an object that goes away");

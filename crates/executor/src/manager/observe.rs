@@ -3,6 +3,7 @@
 use aileron_machinery::{
     AnyResource, ExecutionError, PhaseContext, PhaseInfo, PluginError, ReasonInfo, TaskContext, TaskInfo,
 };
+use jiff::Timestamp;
 use prost::Message;
 
 use super::PluginManager;
@@ -15,6 +16,8 @@ use crate::storage::outputs::{TaskResult, read_result};
 /// A phase and what to remember of it.
 pub(super) struct Seen {
     pub(super) phase: PhaseInfo,
+    /// When time alone may change it.
+    pub(super) due: Option<Timestamp>,
     pub(super) state: PluginState,
 }
 
@@ -26,15 +29,16 @@ impl PluginManager {
         let missing = match self.objects.observe(self.plugin.as_ref(), namespace, &name).await {
             Ok(Observed::NotYetVisible) => return Ok(None),
             Ok(Observed::Present(object)) => {
-                let phase = self.read(task, before, object.as_ref()).await?;
-                return Ok(Some(self.with_events(before, phase, namespace, &name)));
+                let (phase, due) = self.read(task, before, object.as_ref()).await?;
+                let (phase, state) = self.with_events(before, phase, namespace, &name);
+                return Ok(Some(Seen { phase, due, state }));
             }
             Ok(Observed::Absent(error)) => error,
             Err(error) if error.is_not_found() || error.is_gone() || error.is_expired() => error,
             Err(error) => return Err(PluginError::uncoded(error.message)),
         };
         let phase = lost(task, &name, &missing);
-        Ok(Some(Seen { state: with_phase(before, &phase), phase }))
+        Ok(Some(Seen { state: with_phase(before, &phase), phase, due: None }))
     }
 
     /// The phase that an object stands for.
@@ -43,7 +47,7 @@ impl PluginManager {
         task: &TaskContext,
         before: &PluginState,
         object: &dyn AnyResource,
-    ) -> Result<PhaseInfo, PluginError> {
+    ) -> Result<(PhaseInfo, Option<Timestamp>), PluginError> {
         let prior = prior(before);
         let needs = self.plugin.needs(task);
         let pods = if needs.pods {
@@ -66,15 +70,16 @@ impl PluginManager {
             phase = phase.with_version(prior.version);
         }
         if phase.phase().is_success() {
-            return self.confirm(task, phase).await;
+            return Ok((self.confirm(task, phase).await?, None));
         }
         if !phase.phase().is_terminal() && object.metadata().deletion_timestamp.is_some() {
             let place = place(task, object.metadata().name.as_deref().unwrap_or_default());
             let message = format!("object [{place}] terminated unexpectedly in the background");
             let error = ExecutionError::system("UnexpectedObjectDeletion", message);
-            return Ok(PhaseInfo::retryable_failure(error, TaskInfo::at(task.now)));
+            return Ok((PhaseInfo::retryable_failure(error, TaskInfo::at(task.now)), None));
         }
-        Ok(phase)
+        let due = if phase.phase().is_terminal() { None } else { self.plugin.due(&cx, object)? };
+        Ok((phase, due))
     }
 
     /// Success is success only when the task left no error document.
@@ -97,7 +102,13 @@ impl PluginManager {
     }
 
     /// Adds what Kubernetes recorded since the last round.
-    fn with_events(&self, before: &PluginState, mut phase: PhaseInfo, namespace: &str, name: &str) -> Seen {
+    fn with_events(
+        &self,
+        before: &PluginState,
+        mut phase: PhaseInfo,
+        namespace: &str,
+        name: &str,
+    ) -> (PhaseInfo, PluginState) {
         let prior = prior(before);
         let events = self.objects.events_since(
             &self.plugin.kind(),
@@ -106,11 +117,9 @@ impl PluginManager {
             before.last_event_update,
             before.last_event_recorded_at,
         );
-        let Some(last) = events.last().cloned() else {
-            return Seen { state: with_phase(before, &phase), phase };
-        };
-        let Some(info) = phase.info_mut() else {
-            return Seen { state: with_phase(before, &phase), phase };
+        let (Some(last), Some(info)) = (events.last().cloned(), phase.info_mut()) else {
+            let state = with_phase(before, &phase);
+            return (phase, state);
         };
         info.additional_reasons.extend(
             events.into_iter().map(|event| ReasonInfo { reason: event.message, occurred_at: Some(event.created_at) }),
@@ -121,7 +130,7 @@ impl PluginManager {
         let mut state = with_phase(before, &phase);
         state.last_event_update = Some(last.created_at);
         state.last_event_recorded_at = Some(last.recorded_at);
-        Seen { phase, state }
+        (phase, state)
     }
 }
 

@@ -3,6 +3,7 @@
 use aileron_machinery::CoreRequest;
 
 use super::drive::{StoredInputs, guarded, stored_state};
+use super::record::unless_refused;
 use super::{ReconcileError, Reconciler, Wake, has_finalizer};
 use crate::action::Action;
 use crate::action::events::abort_event;
@@ -44,7 +45,11 @@ impl Reconciler {
         // An action that had ended was not aborted; its deletion is only tidying up.
         if !ended {
             let event = abort_event(action, &self.settings.cluster, self.clock.now());
-            if let Err(error) = self.events.record(event).await {
+            let recorded = match self.events.record(event).await {
+                Err(error) => unless_refused(error),
+                Ok(()) => Ok(()),
+            };
+            if let Err(error) = recorded {
                 tracing::warn!(%error, "failed to record the abort; trying again later");
                 return Ok(Wake::Retry(self.requeue()));
             }

@@ -38,7 +38,16 @@ impl Reconciler {
         };
         let reserved = cached == CacheDecision::Run { reserved: true };
         let (from_cache, mut step) = match cached {
-            CacheDecision::Hit(phase) | CacheDecision::Wait(phase) => (true, CoreStep::of(phase)),
+            CacheDecision::Hit(phase) => {
+                // Somebody filled the cache after our own object was made; nobody needs its outputs any more.
+                if !stored.bytes.is_empty()
+                    && let Err(error) = guarded(plugin.abort(&request)).await
+                {
+                    tracing::warn!(%error, "failed to stop the object that a cache hit made superfluous");
+                }
+                (true, CoreStep::of(phase))
+            }
+            CacheDecision::Wait(phase) => (true, CoreStep::of(phase)),
             CacheDecision::Run { .. } => match guarded(plugin.handle(&request)).await {
                 Ok(step) => (false, step),
                 Err(error) => return self.system_error(action, action.status(), plugin, &error).await,

@@ -11,6 +11,7 @@ use crate::action::events::{action_event, cache_status};
 use crate::action::labels;
 use crate::action::{Action, TaskActionStatus};
 use crate::cluster::Urgency;
+use crate::events::EventError;
 use jiff::Timestamp;
 
 /// Something changed that is worth a write. What is only for people (`stateJson`) does not count.
@@ -44,12 +45,22 @@ impl Reconciler {
         status: &TaskActionStatus,
         phase: &PhaseInfo,
     ) -> Result<(), ReconcileError> {
-        let event = action_event(action, status, phase, &self.settings.cluster, self.clock.now());
-        if let Err(error) = self.events.record(event).await {
+        self.report_all(action, &[(status, phase)]).await
+    }
+
+    /// Records events that belong together.
+    pub(super) async fn report_all(
+        &self,
+        action: &Action,
+        steps: &[(&TaskActionStatus, &PhaseInfo)],
+    ) -> Result<(), ReconcileError> {
+        let now = self.clock.now();
+        let event = |(status, phase): &(&_, &_)| action_event(action, status, phase, &self.settings.cluster, now);
+        if let Err(error) = self.events.record_all(steps.iter().map(event).collect()).await {
             let name = &action.object.spec.action_name;
             let note = format!("Failed to persist action event {name:?}: {}", innermost(&error));
             self.actions.warn(&action.object, "ActionEventPublishFailed", "PublishingActionEvent", &note).await;
-            return Err(error.into());
+            return unless_refused(error);
         }
         Ok(())
     }
@@ -85,6 +96,18 @@ impl Reconciler {
         let completed = labels::completed_time(ended);
         let labels = [(labels::TERMINATION_STATUS, labels::TERMINATED), (labels::COMPLETED_TIME, &completed)];
         Ok(self.actions.add_labels(action, &labels).await?)
+    }
+}
+
+/// An event that the service refuses for what it is would be refused again; the action goes on without it rather than
+/// never.
+pub(super) fn unless_refused(error: EventError) -> Result<(), ReconcileError> {
+    match error {
+        EventError::Invalid(_) | EventError::Rejected(_) => {
+            tracing::error!(error = innermost(&error), "the events service will never take this event; going on");
+            Ok(())
+        }
+        EventError::GaveUp { .. } | EventError::Closed => Err(error.into()),
     }
 }
 

@@ -3,6 +3,7 @@
 use aileron_machinery::{
     CorePlugin, CoreRequest, CoreStep, ErrorKind, ExecutionError, PhaseInfo, PluginError, TaskInfo,
 };
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 
 use super::drive::{apply, guarded, info_of};
@@ -36,27 +37,17 @@ impl Reconciler {
             self.record(action, &status, &phase).await?;
             return Ok(Wake::OnChange);
         }
-        self.report_failed_attempt(action, &step.phase).await?;
-
         let queued = PhaseInfo::queued(PhaseInfo::FIRST_VERSION, "restarting task", TaskInfo::at(now));
         status.attempts = attempt.saturating_add(1);
         forget_plugin_state(&mut status);
         self.show(action, &mut status, &queued, now);
-        self.report(action, &status, &queued).await?;
+        let failed = failed_attempt(action, &step.phase, now);
+        self.report_all(action, &[(&failed, &step.phase), (&status, &queued)]).await?;
         // The new attempt is written down before the old object goes. A crash in between leaves an object that the
         // next launch clears away; the other order would leave an attempt that looks lost and is run again.
         self.actions.write_status(action, &status, Urgency::Immediate).await?;
         discard(plugin, request).await;
         Ok(Wake::Now)
-    }
-
-    /// # Differs from upstream
-    ///
-    /// Upstream never reports an attempt that is followed by another: it stays "running" in the records for ever.
-    async fn report_failed_attempt(&self, action: &Action, phase: &PhaseInfo) -> Result<(), ReconcileError> {
-        let mut ended = action.status();
-        ended.show_phase(phase, self.clock.now());
-        self.report(action, &ended, phase).await
     }
 
     /// The object failed on the platform's account: away with it, and once more from the start.
@@ -142,6 +133,18 @@ async fn discard(plugin: &dyn CorePlugin, request: &CoreRequest<'_>) {
     if let Err(error) = stopped {
         tracing::warn!(%error, "failed to stop the object of the failed attempt");
     }
+}
+
+/// The status at the end of an attempt that another follows, for its last event.
+///
+/// # Differs from upstream
+///
+/// Upstream never reports such an attempt: it stays "running" in the records for ever. Here its end and the beginning of
+/// the next are recorded together, since whoever follows an action stops when its last known attempt has ended.
+fn failed_attempt(action: &Action, phase: &PhaseInfo, now: Timestamp) -> TaskActionStatus {
+    let mut ended = action.status();
+    ended.show_phase(phase, now);
+    ended
 }
 
 fn forget_plugin_state(status: &mut TaskActionStatus) {

@@ -17,9 +17,6 @@ pub(super) enum Invalid {
     /// Fields that every task needs are empty.
     #[error("required spec fields are empty: [{}]", .0.join(" "))]
     MissingFields(Vec<&'static str>),
-    /// The template cannot be decoded, now or ever.
-    #[error("spec.taskTemplate is not a readable task template: {0}")]
-    UnreadableTemplate(Arc<str>),
     /// Nobody serves the task type.
     #[error("no plugin found for task type {task_type:?}: {source}")]
     NoPlugin {
@@ -33,14 +30,14 @@ pub(super) enum Invalid {
 impl Invalid {
     fn condition_reason(&self) -> &'static str {
         match self {
-            Self::MissingFields(_) | Self::UnreadableTemplate(_) => reason::INVALID_SPEC,
+            Self::MissingFields(_) => reason::INVALID_SPEC,
             Self::NoPlugin { .. } => reason::PLUGIN_NOT_FOUND,
         }
     }
 
     fn event_reason(&self) -> &'static str {
         match self {
-            Self::MissingFields(_) | Self::UnreadableTemplate(_) => "FailedValidation",
+            Self::MissingFields(_) => "FailedValidation",
             Self::NoPlugin { .. } => "FailedPluginResolve",
         }
     }
@@ -62,9 +59,6 @@ pub(super) fn validate<'a>(action: &Action, registry: &'a Registry) -> Result<&'
     let missing: Vec<_> = required.into_iter().filter_map(|(name, empty)| empty.then_some(name)).collect();
     if !missing.is_empty() {
         return Err(Invalid::MissingFields(missing));
-    }
-    if let Template::Unreadable(error) = &action.template {
-        return Err(Invalid::UnreadableTemplate(Arc::clone(error)));
     }
     registry
         .resolve(&spec.task_type)

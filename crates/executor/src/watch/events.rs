@@ -60,6 +60,16 @@ impl EventCache {
         self.lock().remove(&(namespace.to_owned(), name.to_owned()));
     }
 
+    fn remove(&self, place: &Place, id: &str) {
+        let mut by_object = self.lock();
+        if let Some(events) = by_object.get_mut(place) {
+            events.remove(id);
+            if events.is_empty() {
+                by_object.remove(place);
+            }
+        }
+    }
+
     fn insert(&self, place: Place, id: String, kind: String, event: ObjectEvent) -> bool {
         let mut by_object = self.lock();
         let events = by_object.entry(place).or_default();
@@ -150,7 +160,11 @@ impl Sink<Event> for Events {
 
     fn listed(&mut self) {}
 
-    fn gone(&mut self, _event: Event) {}
+    fn gone(&mut self, event: Event) {
+        let Some(regarding) = event.regarding else { return };
+        let place = (regarding.namespace.unwrap_or_default(), regarding.name.unwrap_or_default());
+        self.feed.events.remove(&place, &event.metadata.name.unwrap_or_default());
+    }
 }
 
 #[cfg(test)]

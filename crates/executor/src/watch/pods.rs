@@ -134,9 +134,13 @@ impl Pods {
     }
 
     fn wake_owner(&self, metadata: &ObjectMeta) {
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
-        if let Some(owner) = owners.iter().find(|owner| owner.kind == "TaskAction") {
-            self.feed.queue.wake(&ActionKey::new(metadata.namespace.as_deref().unwrap_or_default(), &owner.name));
+        let owner = owners.iter().find(|owner| owner.kind == "TaskAction").map(|owner| owner.name.as_str());
+        // Where owner references are switched off, the name still tells: it is the action's and the attempt.
+        let named_after = || metadata.name.as_deref()?.rsplit_once('-').map(|(action, _)| action);
+        if let Some(action) = owner.or_else(named_after) {
+            self.feed.queue.wake(&ActionKey::new(namespace, action));
         }
     }
 }

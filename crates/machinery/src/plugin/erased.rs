@@ -65,6 +65,8 @@ pub trait AnyK8sPlugin: Send + Sync {
     fn decode(&self, object: Value) -> Result<Arc<dyn AnyResource>, PluginError>;
     /// See [`K8sPlugin::phase`].
     fn phase(&self, cx: &PhaseContext<'_>, resource: &dyn AnyResource) -> Result<PhaseInfo, PluginError>;
+    /// See [`K8sPlugin::due`].
+    fn due(&self, cx: &PhaseContext<'_>, resource: &dyn AnyResource) -> Result<Option<Timestamp>, PluginError>;
     /// See [`K8sPlugin::on_abort`].
     fn on_abort(&self, task: &TaskContext, resource: &dyn AnyResource) -> Result<ErasedAbort, PluginError>;
     /// See [`K8sPlugin::is_terminal`].
@@ -129,6 +131,10 @@ impl<P: K8sPlugin> AnyK8sPlugin for Typed<P> {
 
     fn phase(&self, cx: &PhaseContext<'_>, resource: &dyn AnyResource) -> Result<PhaseInfo, PluginError> {
         self.0.phase(cx, self.typed(resource)?)
+    }
+
+    fn due(&self, cx: &PhaseContext<'_>, resource: &dyn AnyResource) -> Result<Option<Timestamp>, PluginError> {
+        Ok(self.0.due(cx, self.typed(resource)?))
     }
 
     fn on_abort(&self, task: &TaskContext, resource: &dyn AnyResource) -> Result<ErasedAbort, PluginError> {

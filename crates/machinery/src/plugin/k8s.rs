@@ -165,6 +165,11 @@ pub trait K8sPlugin: Send + Sync + 'static {
     /// Where the attempt stands, given its object as last seen.
     fn phase(&self, cx: &PhaseContext<'_>, resource: &Self::Resource) -> Result<PhaseInfo, PluginError>;
 
+    /// When time alone, without any change of the object, may lead to another phase: the end of a grace period.
+    fn due(&self, _cx: &PhaseContext<'_>, _resource: &Self::Resource) -> Option<Timestamp> {
+        None
+    }
+
     /// How to stop the attempt.
     fn on_abort(&self, _task: &TaskContext, _resource: &Self::Resource) -> Result<AbortBehavior<Self::Resource>, PluginError> {
         Ok(AbortBehavior::default())

@@ -17,7 +17,7 @@ use crate::config::K8sConfig;
 use crate::{PhaseInfo, TaskInfo};
 
 pub use failed::failed_phase;
-pub use pending::pending_phase;
+pub use pending::{pending_deadline, pending_phase};
 pub use primary::{PRIMARY_CONTAINER_NOT_FOUND, primary_container_phase};
 pub use succeeded::succeeded_phase;
 

@@ -24,11 +24,8 @@ impl Logs {
             let logs = Self::default();
             let filter = EnvFilter::new("warn,aileron_executor=debug,aileron_parity=info");
             // Somebody else may have chosen a subscriber before; then that is where records go.
-            let _ = tracing_subscriber::fmt()
-                .with_env_filter(filter)
-                .with_ansi(false)
-                .with_writer(logs.clone())
-                .try_init();
+            let _ =
+                tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(logs.clone()).try_init();
             logs
         })
         .clone()

@@ -59,7 +59,10 @@ mod tests {
     fn each_attempt_has_its_word_and_the_last_one_stays() {
         assert_eq!(script(&pod("1")), Script::fail(1, "Error").run_for(Duration::from_millis(40)));
         let second = script(&pod("2"));
-        assert_eq!((second.end, second.document), (End::Succeed, Document::error("Broken", "attempt 2 says Broken", true)));
+        assert_eq!(
+            (second.end, second.document),
+            (End::Succeed, Document::error("Broken", "attempt 2 says Broken", true))
+        );
         assert_eq!(script(&pod("3")), Script::default());
         assert_eq!(script(&pod("9")), Script::default());
     }

@@ -185,7 +185,10 @@ impl<'a> Space<'a> {
             if begin.elapsed() > limit {
                 let name = open.map(ResourceExt::name_any).unwrap_or_default();
                 let still = listed.iter().filter(|action| action.outcome().is_none() || !action.is_labelled()).count();
-                bail!("{still} of {count} had not ended within {limit:?}, among them {name}\n{}", self.dump(&name).await);
+                bail!(
+                    "{still} of {count} had not ended within {limit:?}, among them {name}\n{}",
+                    self.dump(&name).await
+                );
             }
             tokio::time::sleep(LOOK_EVERY * 4).await;
         }
@@ -354,7 +357,8 @@ impl Shown for TaskAction {
 
     fn outcome(&self) -> Option<(String, String)> {
         let conditions = self.shown().conditions;
-        let ended = conditions.into_iter().find(|condition| condition.type_ != "Progressing" && condition.status == "True");
+        let ended =
+            conditions.into_iter().find(|condition| condition.type_ != "Progressing" && condition.status == "True");
         ended.map(|condition| (condition.type_, condition.reason))
     }
 

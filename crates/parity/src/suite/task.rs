@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use aileron_executor::action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionSpec};
 use aileron_idl::flyteidl2::core::{
-    Container, Identifier, Literal, LiteralMap, LiteralType, Primitive, RetryStrategy, Scalar, SimpleType, TaskMetadata,
-    TaskTemplate, TypedInterface, Variable, VariableEntry, VariableMap, literal, literal_type, primitive, scalar,
-    task_template::Target,
+    Container, Identifier, Literal, LiteralMap, LiteralType, Primitive, RetryStrategy, Scalar, SimpleType,
+    TaskMetadata, TaskTemplate, TypedInterface, Variable, VariableEntry, VariableMap, literal, literal_type, primitive,
+    scalar, task_template::Target,
 };
 use aileron_idl::flyteidl2::workflow::ConditionAction;
 use k8s_openapi::ByteString;

@@ -9,7 +9,7 @@ use aileron_kubekit::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::case::Case;
-use super::walk;
+use super::{steps, walk};
 
 /// A defect and what it means for the comparison.
 pub struct Rule {
@@ -181,8 +181,18 @@ fn ignore_messages(_: &Case, expected: &mut Value, got: &mut Value) {
 }
 
 fn cleanup_may_be_kept(_: &Case, expected: &mut Value, got: &mut Value) {
-    if got.get("cleanupOnFailure") == Some(&Value::Bool(true)) {
-        expected["cleanupOnFailure"] = true.into();
+    fn settle(expected: &mut Value, got: &Value) {
+        if got.get("cleanupOnFailure") == Some(&Value::Bool(true)) {
+            expected["cleanupOnFailure"] = true.into();
+        }
+    }
+    settle(expected, got);
+    for (expected, got) in steps::of_mut(expected).iter_mut().zip(steps::of(got)) {
+        if let (Some(expected), Some(got)) =
+            (expected.pointer_mut("/transition/phaseInfo"), got.pointer("/transition/phaseInfo"))
+        {
+            settle(expected, got);
+        }
     }
 }
 
@@ -240,6 +250,17 @@ mod tests {
         assert!(judge(&case, &phase("USER", "Error", "m")).is_empty());
         assert!(!judge(&case, &phase("SYSTEM", "Other", "m")).is_empty());
         assert!(!judge(&case, &phase("USER", "Error", "n")).is_empty());
+    }
+
+    #[test]
+    fn cleanup_may_be_asked_for_and_never_be_forgotten() {
+        let phase = |cleanup: bool| json!({"phase": "PhaseRetryableFailure", "cleanupOnFailure": cleanup});
+        let dropped = case("phase", "cleanup-flag-dropped", &json!({}), &phase(false));
+        assert!(judge(&dropped, &phase(true)).is_empty());
+        let step = |cleanup: bool| json!({"steps": [{"transition": {"phaseInfo": phase(cleanup)}}]});
+        assert!(judge(&case("manager", "cleanup-flag-dropped", &json!({}), &step(false)), &step(true)).is_empty());
+        let kept = case("phase", "cleanup-flag-dropped", &json!({}), &phase(true));
+        assert!(!judge(&kept, &phase(false)).is_empty());
     }
 
     #[test]

@@ -13,11 +13,8 @@ async fn a_restart_of_the_api_server_harms_no_task() -> Result<()> {
     let space = bench.space("outage").await?;
     let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
     // Some end during the outage, some while watches come back, some long after.
-    let kinds: [(&str, &[&str]); 3] = [
-        ("short", &["succeed@600"]),
-        ("long", &["succeed@4000"]),
-        ("again", &["fail:1@1200", "succeed@2500"]),
-    ];
+    let kinds: [(&str, &[&str]); 3] =
+        [("short", &["succeed@600"]), ("long", &["succeed@4000"]), ("again", &["fail:1@1200", "succeed@2500"])];
     for (kind, attempts) in kinds {
         for number in 0..EACH {
             space.submit(&Task::container(&format!("{kind}-{number}")).retries(1).attempts(attempts)).await?;

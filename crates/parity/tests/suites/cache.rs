@@ -53,9 +53,8 @@ async fn one_computes_while_others_wait_for_it() -> Result<()> {
     space.submit(&task("owner")).await?;
     space.until("owner", "running", |action| action.reason() == "Executing").await?;
     space.submit(&task("waiter")).await?;
-    let waiting = space
-        .until("waiter", "waiting", |action| action.shown().plugin_phase.contains("WaitingForCache"))
-        .await?;
+    let waiting =
+        space.until("waiter", "waiting", |action| action.shown().plugin_phase.contains("WaitingForCache")).await?;
     assert_eq!(cache_status(&waiting), CacheMiss);
     assert!(waiting.shown().conditions[0].message.contains("serial/owner"), "{:?}", waiting.shown().conditions);
 
@@ -64,7 +63,8 @@ async fn one_computes_while_others_wait_for_it() -> Result<()> {
     assert_eq!((cache_status(&owner), cache_status(&waiter)), (CachePopulated, CacheHit));
     assert_eq!(space.runs().len(), 1);
     let owners = space.bench.stub.with_cache(|cache| {
-        let keys: Vec<_> = cache.calls().iter().filter_map(|call| call.split_once(' ')).map(|(_, key)| key.to_owned()).collect();
+        let keys: Vec<_> =
+            cache.calls().iter().filter_map(|call| call.split_once(' ')).map(|(_, key)| key.to_owned()).collect();
         keys.iter().filter_map(|key| cache.owner(key).map(str::to_owned)).collect::<Vec<_>>()
     });
     assert!(!owners.iter().any(|owner| owner.starts_with("serial/")), "a reservation was kept: {owners:?}");

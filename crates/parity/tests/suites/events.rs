@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aileron_idl::flyteidl2::common::ActionPhase;
 use aileron_parity::events_stub::{Code, Fault};
-use aileron_parity::suite::{Bench, Executor, LOOK_EVERY, PATIENCE, Shown, Space, Sightings, Task};
+use aileron_parity::suite::{Bench, Executor, LOOK_EVERY, PATIENCE, Shown, Sightings, Space, Task};
 use anyhow::{Result, bail};
 
 /// No status was seen before the event of its phase had arrived, and phases are in order within each attempt.

@@ -36,7 +36,9 @@ fn slow_steps(space: &Space<'_>, seen: &Sightings, name: &str) -> usize {
     let recorded = space.recorded(name);
     let mut steps = 0;
     for (reason, phase, patience) in held {
-        let Some(shown) = seen.of(name).into_iter().find(|sighting| sighting.action.reason() == reason) else { continue };
+        let Some(shown) = seen.of(name).into_iter().find(|sighting| sighting.action.reason() == reason) else {
+            continue;
+        };
         let told = recorded.iter().find(|recorded| recorded.event.phase() == phase);
         let waited = told.map_or(SignedDuration::ZERO, |told| shown.at.duration_since(told.at));
         assert!(waited >= patience, "{name} showed {reason} after {waited:?}");

@@ -16,7 +16,8 @@ async fn a_condition_waits_until_somebody_signals() -> Result<()> {
     let action = space.until("gate", "paused", |action| action.reason() == "Paused").await?;
     assert_eq!((action.outcome(), action.metadata.finalizers), (None, None));
 
-    let signal = json!({"status": {"signalValue": "CgQKAggB", "signalledBy": "someone", "signalledAt": "2026-01-01T00:00:00Z"}});
+    let signal =
+        json!({"status": {"signalValue": "CgQKAggB", "signalledBy": "someone", "signalledAt": "2026-01-01T00:00:00Z"}});
     space.actions.patch_status("gate", &PatchParams::default(), &Patch::Merge(signal)).await?;
     let action = space.until_ended("gate").await?;
     assert_eq!(action.outcome().unwrap(), ("Succeeded".into(), "Signaled".into()));
@@ -50,7 +51,8 @@ async fn a_condition_without_a_specification_is_invalid() -> Result<()> {
 /// When the action entered `Executing`, and when it ended.
 fn slept(action: &impl Shown) -> SignedDuration {
     let history = action.shown().phase_history;
-    let at = |phase: &str| history.iter().find(|line| line.phase == phase).map_or(Timestamp::MIN, |line| line.occurred_at.0);
+    let at =
+        |phase: &str| history.iter().find(|line| line.phase == phase).map_or(Timestamp::MIN, |line| line.occurred_at.0);
     at("Completed").duration_since(at("Executing"))
 }
 

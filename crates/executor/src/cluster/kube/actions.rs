@@ -26,6 +26,12 @@ const REPORTER: &str = "taskaction-controller";
 const HOLD_QUEUED: Duration = Duration::from_secs(2);
 /// Most pods are ready shortly after they begin to be prepared.
 const HOLD_INITIALIZING: Duration = Duration::from_millis(300);
+/// Beyond this a step is shown however busy the server is: a phase that lags more looks like a stuck task.
+const HOLD_QUEUED_AT_MOST: Duration = Duration::from_secs(15);
+/// That user code runs is what people wait to see.
+const HOLD_RUNNING_AT_MOST: Duration = Duration::from_secs(3);
+/// When to see whether the server is still busy.
+const BUSY_PAUSE: Duration = Duration::from_millis(250);
 /// Warnings are a courtesy; more than this many waiting to be sent means trouble, and then they are dropped.
 const WARNINGS_UNDER_WAY: usize = 32;
 
@@ -52,8 +58,13 @@ impl KubeActions {
         superseded: impl Fn() -> bool,
     ) -> Result<Option<Instant>, ApiError> {
         let Some(held) = self.memory.held(key) else { return Ok(None) };
-        if held.due > Instant::now() {
+        let now = Instant::now();
+        if held.due > now {
             return Ok(Some(held.due));
+        }
+        // Where there is more to write than the server takes, steps on the way give way to work that ends tasks.
+        if self.writer.is_busy() && now < held.since + longest_patience(&held.wanted) {
+            return Ok(Some(now + BUSY_PAUSE));
         }
         let turn = self.writer.turn().await?;
         if superseded() {
@@ -69,12 +80,14 @@ impl KubeActions {
 
     /// Writes all held statuses, before the process ends.
     pub async fn flush_all(&self) {
-        for key in self.memory.keys() {
-            let Some(held) = self.memory.held(&key) else { continue };
+        let flush = async |key: ActionKey| {
+            let (Some(held), Ok(_turn)) = (self.memory.held(&key), self.writer.turn().await) else { return };
             if let Err(error) = self.patch_status(&key, &held.written, &held.wanted).await {
                 tracing::warn!(namespace = %key.namespace, name = %key.name, %error, "failed to write a held status");
             }
-        }
+        };
+        // The turns bound how many are under way.
+        futures::future::join_all(self.memory.keys().into_iter().map(flush)).await;
     }
 
     async fn patch_status(
@@ -187,6 +200,14 @@ fn patience(status: &TaskActionStatus) -> Duration {
         Some(Phase::Queued) => HOLD_QUEUED,
         Some(Phase::Initializing) => HOLD_INITIALIZING,
         _ => Duration::ZERO,
+    }
+}
+
+/// How long at most, when there is more to write than the server takes.
+fn longest_patience(status: &TaskActionStatus) -> Duration {
+    match Phase::from_name(&status.plugin_phase) {
+        Some(Phase::Queued | Phase::Initializing) => HOLD_QUEUED_AT_MOST,
+        _ => HOLD_RUNNING_AT_MOST,
     }
 }
 

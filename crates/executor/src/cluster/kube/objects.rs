@@ -14,7 +14,7 @@ use kube::core::request::Request;
 use serde_json::{Value, json};
 
 use super::Writer;
-use super::requests::{at, for_metadata, unbuildable};
+use super::requests::{answered, at, for_metadata, unbuildable};
 use crate::cluster::{ApiError, ObjectEvent, Objects, Observed};
 use crate::watch::events::EventCache;
 use crate::watch::pods::PodCache;
@@ -89,6 +89,19 @@ impl KubeObjects {
         }
     }
 
+    /// Remembers that an object is on its way out, unless the watch has already seen it go.
+    fn remember_deletion(&self, place: Place, uid: Option<String>) {
+        let Some(uid) = uid else {
+            self.own().remove(&place);
+            return;
+        };
+        self.own().insert(place.clone(), OwnWrite { created: None, deleted: Some(uid.clone()) });
+        let still_there = self.pods.get(&place.1, &place.2).is_some_and(|pod| pod.metadata.uid.as_ref() == Some(&uid));
+        if !still_there {
+            self.own().remove(&place);
+        }
+    }
+
     fn own(&self) -> MutexGuard<'_, HashMap<Place, OwnWrite>> {
         // Nothing panics while the lock is held.
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
@@ -141,7 +154,7 @@ impl Objects for KubeObjects {
         let request = requests(&plugin.kind(), namespace)
             .get(name, &GetParams::default())
             .map_err(|error| unbuildable(&error))?;
-        let object: Value = self.writer.client().request(request).await?;
+        let object: Value = answered(self.writer.client(), request).await?;
         plugin.decode(object).map_err(|error| unserialisable(&error))
     }
 
@@ -163,17 +176,12 @@ impl Objects for KubeObjects {
         let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
         let request = requests(kind, namespace).delete(name, &parameters).map_err(|error| unbuildable(&error))?;
         let _turn = self.writer.turn().await?;
-        let answer: Result<Value, _> = self.writer.client().request(request).await;
-        match answer {
+        match answered::<Value>(self.writer.client(), request).await {
             Ok(_) => {
-                match known {
-                    Some(uid) => self.own().insert(place, OwnWrite { created: None, deleted: Some(uid) }),
-                    None => self.own().remove(&place),
-                };
+                self.remember_deletion(place, known);
                 Ok(())
             }
             Err(error) => {
-                let error = ApiError::from(error);
                 // A precondition that fails means that what we meant to delete is gone and another took its name.
                 if error.is_not_found() || (error.is_conflict() && known.is_some()) {
                     self.own().remove(&place);

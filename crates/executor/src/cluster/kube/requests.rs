@@ -6,6 +6,7 @@ use http::HeaderValue;
 use http::header::ACCEPT;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use kube::core::request::Request;
+use serde::de::DeserializeOwned;
 
 use crate::action::TaskAction;
 use crate::cluster::ApiError;
@@ -35,18 +36,27 @@ pub(super) async fn for_metadata(
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
     let verb = request.method().as_str().to_owned();
     let started = std::time::Instant::now();
-    let answer = match tokio::time::timeout(PATIENCE, client.request::<PartialObjectMeta<TaskAction>>(request)).await {
+    let answer = answered::<PartialObjectMeta<TaskAction>>(client, request).await;
+    let outcome = if answer.is_ok() { "ok" } else { "error" };
+    metrics::histogram!("aileron_api_write_seconds", "verb" => verb, "outcome" => outcome)
+        .record(started.elapsed().as_secs_f64());
+    Ok(answer?.metadata)
+}
+
+/// Sends a request and waits for the answer, but not for ever.
+pub(super) async fn answered<T: DeserializeOwned>(
+    client: &kube::Client,
+    request: http::Request<Vec<u8>>,
+) -> Result<T, ApiError> {
+    let verb = request.method().clone();
+    match tokio::time::timeout(PATIENCE, client.request::<T>(request)).await {
         Ok(answer) => answer.map_err(ApiError::from),
         Err(_) => Err(ApiError {
             code: 0,
             reason: String::new(),
             message: format!("the API server did not answer a {verb} within {PATIENCE:?}"),
         }),
-    };
-    let outcome = if answer.is_ok() { "ok" } else { "error" };
-    metrics::histogram!("aileron_api_write_seconds", "verb" => verb, "outcome" => outcome)
-        .record(started.elapsed().as_secs_f64());
-    Ok(answer?.metadata)
+    }
 }
 
 impl From<kube::Error> for ApiError {

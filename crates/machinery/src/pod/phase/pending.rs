@@ -30,6 +30,30 @@ pub fn pending_phase(status: &PodStatus, config: &K8sConfig, now: Timestamp, inf
     PhaseInfo::retryable_failure(error, TaskInfo::at(since)).with_cleanup()
 }
 
+/// When a pending pod may be judged anew although nothing about it changes: the next end of a grace period.
+///
+/// Which period applies depends on what holds the pod back; looking once too often costs nothing, so all of them count.
+pub fn pending_deadline(status: &PodStatus, config: &K8sConfig, now: Timestamp) -> Option<Timestamp> {
+    if status.phase.as_deref() != Some("Pending") {
+        return None;
+    }
+    let periods = [
+        config.create_container_error_grace_period,
+        config.create_container_config_error_grace_period,
+        config.image_pull_backoff_grace_period,
+        config.pod_pending_timeout,
+    ];
+    let conditions = status.conditions.as_deref().unwrap_or_default();
+    let starts = conditions.iter().filter_map(|condition| Some(condition.last_transition_time.as_ref()?.0));
+    let ends = starts.flat_map(|start| {
+        // A period has to be exceeded, not only reached.
+        periods.iter().filter(|period| !period.is_zero()).filter_map(move |period| {
+            start.checked_add(SignedDuration::from_nanos(period.as_nanos()) + SignedDuration::from_millis(1)).ok()
+        })
+    });
+    ends.filter(|end| *end > now).min()
+}
+
 /// The first condition that explains why the pod is pending, and since when it stands.
 fn explain(status: &PodStatus, config: &K8sConfig, now: Timestamp, info: TaskInfo) -> (PhaseInfo, Timestamp) {
     let mut since = now;

@@ -74,13 +74,13 @@ impl CatalogClient for World {
 
 #[async_trait]
 impl EventSink for World {
-    async fn record(&self, event: ActionEvent) -> Result<(), EventError> {
+    async fn record_all(&self, events: Vec<ActionEvent>) -> Result<(), EventError> {
         let mut state = self.state();
         if state.events_down {
             let last = ConnectError { code: Code::Unavailable, message: "down".into() };
             return Err(EventError::GaveUp { after: Duration::ZERO, last: Some(last) });
         }
-        state.action_events.push(message_json(&event).unwrap_or_default());
+        state.action_events.extend(events.iter().map(|event| message_json(event).unwrap_or_default()));
         Ok(())
     }
 }
