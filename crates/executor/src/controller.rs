@@ -130,8 +130,9 @@ impl Controller {
             return Next::Idle;
         }
         let wanted = match wake {
-            Wake::Never | Wake::OnChange => None,
+            Wake::Never => return Next::Idle,
             Wake::Now => return Next::Again,
+            Wake::OnChange => None,
             Wake::Retry(pause) => Some(Instant::now() + unsigned(pause)),
             Wake::At(at) => Some(Instant::now() + unsigned(at.duration_since(Timestamp::now()))),
         };
@@ -142,7 +143,6 @@ impl Controller {
         };
         match wanted.into_iter().chain(held).min() {
             Some(at) => Next::At(at),
-            None if wake == Wake::Never => Next::Idle,
             None => Next::Safety(Instant::now() + SAFETY),
         }
     }

@@ -1,9 +1,8 @@
-//! The recorded cases that must pass, and the page that lists what differs on purpose.
+//! The recorded cases that must pass.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::path::{Path, PathBuf};
 
-use aileron_parity::differences::render_markdown;
 use aileron_parity::vectors::case::Case;
 use aileron_parity::vectors::judge::judge;
 use aileron_parity::vectors::run_where;
@@ -49,20 +48,6 @@ fn every_defect_that_a_case_names_has_a_rule() {
     let known = |id: &String| RULES.iter().any(|rule| rule.id == id);
     let unknown: Vec<_> = cases.iter().flat_map(|case| &case.upstream_bugs).filter(|id| !known(id)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
-}
-
-/// Run with `UPDATE=1` to write the page.
-#[test]
-fn the_page_of_differences_is_current() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let file = crates.join("../docs/differences.md");
-    let page = render_markdown(&crates).unwrap();
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(&file, &page).unwrap();
-    }
-    let written = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(written == page, "docs/differences.md is not what the code says; run this test with UPDATE=1");
 }
 
 /// A comparison that cannot fail proves nothing: whatever is changed in a recorded pod or phase must be noticed.

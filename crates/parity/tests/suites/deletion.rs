@@ -1,5 +1,7 @@
 //! Actions that are deleted, while they run and after.
 
+use std::time::Duration;
+
 use aileron_idl::flyteidl2::common::ActionPhase::{Aborted, Succeeded};
 use aileron_parity::suite::{Bench, Executor, Shown, Task, shared};
 use anyhow::Result;
@@ -40,6 +42,36 @@ async fn deleting_an_ended_action_is_no_abort() -> Result<()> {
     space.until_gone("done").await?;
     assert_eq!(space.phases("done").last(), Some(&(1, Succeeded)));
     space.until_pods(&[]).await
+}
+
+/// Deleted before, while and after each step of a life: between submission and finalizer, while a status is written,
+/// while the end is labelled.
+#[tokio::test]
+async fn a_deletion_at_any_moment_leaves_nothing() -> Result<()> {
+    const TASKS: u64 = 60;
+    let space = shared().await?.space("any-moment").await?;
+    let lives = (0..TASKS).map(|number| {
+        let space = &space;
+        async move {
+            let name = format!("t{number}");
+            let attempts: &[&str] = if number % 2 == 0 { &["fail:1@60", "succeed@80"] } else { &["run"] };
+            space.submit(&Task::container(&name).retries(1).attempts(attempts)).await?;
+            // From at once to after the end, spread over all tasks; the moment is the point.
+            tokio::time::sleep(Duration::from_millis(number * 40)).await;
+            space.delete(&name).await?;
+            space.until_gone(&name).await
+        }
+    });
+    futures::future::try_join_all(lives).await?;
+    space.until_pods(&[]).await?;
+    for number in 0..TASKS {
+        let phases = space.phases(&format!("t{number}"));
+        // Nothing at all if it was gone before anything was done for it; else an end, and no two of them.
+        let ends = phases.iter().filter(|(_, phase)| [Aborted, Succeeded].contains(phase)).count();
+        assert_eq!(ends, usize::from(!phases.is_empty()), "t{number}: {phases:?}");
+        assert!(phases.last().is_none_or(|(_, phase)| [Aborted, Succeeded].contains(phase)), "t{number}: {phases:?}");
+    }
+    Ok(())
 }
 
 /// An executor of its own: it would collect the actions of the other suites.

@@ -3,11 +3,41 @@
 use std::time::Duration;
 
 use aileron_idl::flyteidl2::common::ActionPhase::Succeeded;
-use aileron_parity::suite::{Bench, Executor, Shown, Task, duration_inputs, shared};
+use aileron_parity::suite::{Bench, Executor, Shown, Space, Task, duration_inputs, shared};
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+
+/// What the control plane does when somebody answers.
+async fn signal(space: &Space<'_>, name: &str) -> Result<()> {
+    let signal = json!({"status": {
+        "signalValue": "CgQKAggB", "signalledBy": "someone", "signalledAt": "2026-01-01T00:00:00Z",
+    }});
+    space.actions.patch_status(name, &PatchParams::default(), &Patch::Merge(signal)).await?;
+    Ok(())
+}
+
+/// The answer comes while the executor says that it waits for one.
+#[tokio::test]
+async fn a_signal_at_any_moment_is_seen() -> Result<()> {
+    const GATES: u64 = 40;
+    let space = shared().await?.space("any-signal").await?;
+    let gates = (0..GATES).map(|number| {
+        let space = &space;
+        async move {
+            let name = format!("gate-{number}");
+            space.submit(&Task::condition(&name, None)).await?;
+            tokio::time::sleep(Duration::from_millis(number * 2)).await;
+            signal(space, &name).await?;
+            let action = space.until_ended(&name).await?;
+            assert_eq!(action.outcome().unwrap(), ("Succeeded".into(), "Signaled".into()));
+            anyhow::Ok(())
+        }
+    });
+    futures::future::try_join_all(gates).await?;
+    Ok(())
+}
 
 #[tokio::test]
 async fn a_condition_waits_until_somebody_signals() -> Result<()> {
