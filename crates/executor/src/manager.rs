@@ -3,7 +3,7 @@
 //! A plugin only computes; everything that reads or writes on its behalf happens here, one file per step:
 //! [`launch`] makes the object, [`observe`] reads it, [`stop`] ends it, [`state`] remembers.
 
-mod identity;
+pub(crate) mod identity;
 mod launch;
 mod observe;
 pub mod state;

@@ -10,7 +10,7 @@ mod conditions;
 mod drive;
 mod record;
 mod retry;
-mod validate;
+pub(crate) mod validate;
 
 use std::sync::Arc;
 

@@ -241,7 +241,7 @@ fn connect(key: &'static str, url: &str) -> Result<ConnectClient, RunError> {
     ConnectClient::new(url, ConnectOptions::default()).map_err(|source| RunError::Service { key, source })
 }
 
-fn settings(config: &Config) -> Settings {
+pub(crate) fn settings(config: &Config) -> Settings {
     let executor = &config.executor;
     Settings {
         cluster: executor.cluster.clone(),
@@ -265,14 +265,22 @@ fn platform(
     config: &Config,
     templates: Arc<watch::templates::TemplateCache>,
 ) -> Arc<dyn Fn() -> Platform + Send + Sync> {
-    let fixed = Platform {
+    let fixed = configured_platform(config, environment());
+    Arc::new(move || Platform { pod_templates: templates.snapshot(), ..fixed.clone() })
+}
+
+/// What configuration and environment bring to every task; there are no pod templates yet.
+pub(crate) fn configured_platform(
+    config: &Config,
+    environment: std::collections::BTreeMap<String, String>,
+) -> Platform {
+    Platform {
         k8s: Arc::new(config.plugins.k8s.clone()),
         logs: Arc::new(config.plugins.logs.clone()),
         copilot_storage: Arc::new(CopilotStorage::new(&config.storage, config.logger.level)),
-        environment: Arc::new(environment()),
+        environment: Arc::new(environment),
         ..Platform::default()
-    };
-    Arc::new(move || Platform { pod_templates: templates.snapshot(), ..fixed.clone() })
+    }
 }
 
 /// The environment of the process; a variable that is not text could not be put into a pod anyway.

@@ -53,6 +53,10 @@ impl K8sPlugin for PodPlugin {
         build::build(task)
     }
 
+    fn build_observed(&self, task: &TaskContext, observe: &mut dyn FnMut(&str, &Pod)) -> Result<Pod, PluginError> {
+        build::build_observed(task, observe)
+    }
+
     fn phase(&self, cx: &PhaseContext<'_>, resource: &Pod) -> Result<PhaseInfo, PluginError> {
         phase::phase(cx, resource)
     }

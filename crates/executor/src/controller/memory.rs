@@ -285,7 +285,7 @@ fn version(metadata: &ObjectMeta) -> u64 {
 }
 
 /// Our status, except for the fields that the control plane writes.
-fn ours_over(mut ours: TaskActionStatus, server: &TaskActionStatus) -> TaskActionStatus {
+pub fn ours_over(mut ours: TaskActionStatus, server: &TaskActionStatus) -> TaskActionStatus {
     ours.signal_value = server.signal_value.clone();
     ours.signalled_by = server.signalled_by.clone();
     ours.signalled_at = server.signalled_at.clone();

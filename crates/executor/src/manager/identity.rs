@@ -18,7 +18,7 @@ pub(super) fn object_name(task: &TaskContext, properties: &PluginProperties) -> 
 }
 
 /// Completes what a plugin built. Mirrors `PluginManager.addObjectMetadata`.
-pub(super) fn complete(task: &TaskContext, properties: &PluginProperties, object: &mut dyn AnyResource) {
+pub(crate) fn complete(task: &TaskContext, properties: &PluginProperties, object: &mut dyn AnyResource) {
     let name = object_name(task, properties);
     let config = &task.platform.k8s;
     let metadata = &task.metadata;

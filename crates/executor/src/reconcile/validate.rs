@@ -46,6 +46,18 @@ impl Invalid {
 /// The plugin for a well-formed action.
 pub(super) fn validate<'a>(action: &Action, registry: &'a Registry) -> Result<&'a Arc<dyn CorePlugin>, Invalid> {
     let spec = &action.object.spec;
+    let missing = missing_fields(action);
+    if !missing.is_empty() {
+        return Err(Invalid::MissingFields(missing));
+    }
+    registry
+        .resolve(&spec.task_type)
+        .map_err(|source| Invalid::NoPlugin { task_type: spec.task_type.clone(), source })
+}
+
+/// Fields that every task needs and this one does not have.
+pub(crate) fn missing_fields(action: &Action) -> Vec<&'static str> {
+    let spec = &action.object.spec;
     let required = [
         ("runName", spec.run_name.is_empty()),
         ("project", spec.project.is_empty()),
@@ -56,13 +68,7 @@ pub(super) fn validate<'a>(action: &Action, registry: &'a Registry) -> Result<&'
         ("inputUri", spec.input_uri.is_empty()),
         ("runOutputBase", spec.run_output_base.is_empty()),
     ];
-    let missing: Vec<_> = required.into_iter().filter_map(|(name, empty)| empty.then_some(name)).collect();
-    if !missing.is_empty() {
-        return Err(Invalid::MissingFields(missing));
-    }
-    registry
-        .resolve(&spec.task_type)
-        .map_err(|source| Invalid::NoPlugin { task_type: spec.task_type.clone(), source })
+    required.into_iter().filter_map(|(name, empty)| empty.then_some(name)).collect()
 }
 
 impl Reconciler {

@@ -59,6 +59,12 @@ pub trait AnyK8sPlugin: Send + Sync {
     fn needs(&self, task: &TaskContext) -> Needs;
     /// See [`K8sPlugin::build`].
     fn build(&self, task: &TaskContext) -> Result<Box<dyn AnyResource>, PluginError>;
+    /// See [`K8sPlugin::build_observed`].
+    fn build_observed(
+        &self,
+        task: &TaskContext,
+        observe: &mut dyn FnMut(&str, &dyn AnyResource),
+    ) -> Result<Box<dyn AnyResource>, PluginError>;
     /// An object without content, to carry a name.
     fn identity(&self) -> Result<Box<dyn AnyResource>, PluginError>;
     /// Reads an object of this plugin's kind.
@@ -113,6 +119,14 @@ impl<P: K8sPlugin> AnyK8sPlugin for Typed<P> {
 
     fn build(&self, task: &TaskContext) -> Result<Box<dyn AnyResource>, PluginError> {
         Ok(Box::new(self.0.build(task)?))
+    }
+
+    fn build_observed(
+        &self,
+        task: &TaskContext,
+        observe: &mut dyn FnMut(&str, &dyn AnyResource),
+    ) -> Result<Box<dyn AnyResource>, PluginError> {
+        Ok(Box::new(self.0.build_observed(task, &mut |step, object| observe(step, object))?))
     }
 
     fn identity(&self) -> Result<Box<dyn AnyResource>, PluginError> {

@@ -139,6 +139,9 @@ impl<R> Default for AbortBehavior<R> {
     }
 }
 
+/// What the only step of a plugin is called that does not tell its steps apart.
+const ONLY_STEP: &str = "build";
+
 /// A plugin that makes one Kubernetes object per attempt.
 ///
 /// All methods are pure: the manager creates, watches, deletes and stores; the plugin computes.
@@ -161,6 +164,18 @@ pub trait K8sPlugin: Send + Sync + 'static {
 
     /// The object for this attempt. Name, namespace, owner and finalizer are the manager's business.
     fn build(&self, task: &TaskContext) -> Result<Self::Resource, PluginError>;
+
+    /// Like [`Self::build`], and shows the object after each named step, for whoever wants to know where a field comes
+    /// from. A plugin that builds in layers shows them; any other has only the one step.
+    fn build_observed(
+        &self,
+        task: &TaskContext,
+        observe: &mut dyn FnMut(&str, &Self::Resource),
+    ) -> Result<Self::Resource, PluginError> {
+        let built = self.build(task)?;
+        observe(ONLY_STEP, &built);
+        Ok(built)
+    }
 
     /// Where the attempt stands, given its object as last seen.
     fn phase(&self, cx: &PhaseContext<'_>, resource: &Self::Resource) -> Result<PhaseInfo, PluginError>;

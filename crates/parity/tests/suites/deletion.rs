@@ -63,7 +63,18 @@ async fn a_deletion_at_any_moment_leaves_nothing() -> Result<()> {
         }
     });
     futures::future::try_join_all(lives).await?;
-    space.until_pods(&[]).await?;
+    if let Err(error) = space.until_pods(&[]).await {
+        for pod in space.pod_names().await? {
+            let action = pod.trim_end_matches(['0', '1']).trim_end_matches('-');
+            let about = |name: &str| name == action || name == pod;
+            let requests = space.requests()?.into_iter().filter(|request| about(&request.name));
+            for request in requests {
+                println!("{} {}/{} {} {}", request.verb, request.resource, request.subresource, request.name, request.code);
+            }
+            println!("{action}: {:?}", space.phases(action));
+        }
+        return Err(error);
+    }
     for number in 0..TASKS {
         let phases = space.phases(&format!("t{number}"));
         // Nothing at all if it was gone before anything was done for it; else an end, and no two of them.

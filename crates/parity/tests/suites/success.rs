@@ -26,12 +26,12 @@ async fn settled(space: &Space<'_>, tasks: usize) -> Result<Vec<AuditRecord>> {
     }
 }
 
-/// Steps that lasted longer than they are held back, and so were rightly written: `Queued` 2 s, `Initializing` 300 ms.
+/// Steps that lasted longer than they are held back, and so were rightly written: `Queued` 10 s, `Initializing` 2 s.
 /// An intermediate step that shows earlier is a write too many.
 fn slow_steps(space: &Space<'_>, seen: &Sightings, name: &str) -> usize {
     let held = [
-        ("Queued", ActionPhase::Queued, SignedDuration::from_millis(1900)),
-        ("Initializing", ActionPhase::Initializing, SignedDuration::from_millis(280)),
+        ("Queued", ActionPhase::Queued, SignedDuration::from_millis(9900)),
+        ("Initializing", ActionPhase::Initializing, SignedDuration::from_millis(1900)),
     ];
     let recorded = space.recorded(name);
     let mut steps = 0;

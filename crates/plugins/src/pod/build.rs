@@ -26,8 +26,17 @@ pub fn layers() -> impl Iterator<Item = PodLayer> {
 
 /// The pod for an attempt.
 pub(super) fn build(task: &TaskContext) -> Result<Pod, PluginError> {
-    let draft = layers::apply(layers(), &LayerContext::new(task, PodOptions::default()))?;
-    Ok(Pod { metadata: draft.metadata, spec: Some(draft.spec), status: None })
+    layers::apply(layers(), &LayerContext::new(task, PodOptions::default())).map(pod)
+}
+
+/// The pod for an attempt, shown after each layer.
+pub(super) fn build_observed(task: &TaskContext, observe: &mut dyn FnMut(&str, &Pod)) -> Result<Pod, PluginError> {
+    let cx = LayerContext::new(task, PodOptions::default());
+    layers::apply_observed(layers(), &cx, |layer, draft| observe(layer, &pod(draft.clone()))).map(pod)
+}
+
+fn pod(draft: PodDraft) -> Pod {
+    Pod { metadata: draft.metadata, spec: Some(draft.spec), status: None }
 }
 
 /// A pod that starts an editor is ready when the editor is.

@@ -17,15 +17,16 @@ use super::requests::{at, for_metadata, unbuildable};
 use super::status_patch::merge_patch;
 use crate::action::{Action, FINALIZER, TaskAction, TaskActionStatus};
 use crate::cluster::{Actions, ApiError, Urgency};
-use crate::controller::memory::{ActionKey, Memory};
+use crate::controller::memory::{ActionKey, Memory, ours_over};
 
 /// Who records warnings, as `kubectl describe` shows it; the same name as the Go executor's.
 const REPORTER: &str = "taskaction-controller";
 
-/// An action is queued when it appears, so saying so can wait for something better; if nothing better comes, it is said.
-const HOLD_QUEUED: Duration = Duration::from_secs(2);
-/// Most pods are ready shortly after they begin to be prepared.
-const HOLD_INITIALIZING: Duration = Duration::from_millis(300);
+/// An action is queued when it appears, and its event with the reason is recorded at once; so the status can wait for
+/// something better, and says so only if nothing better comes.
+const HOLD_QUEUED: Duration = Duration::from_secs(10);
+/// Most pods run shortly after they begin to be prepared.
+const HOLD_INITIALIZING: Duration = Duration::from_secs(2);
 /// Beyond this a step is shown however busy the server is: a phase that lags more looks like a stuck task.
 const HOLD_QUEUED_AT_MOST: Duration = Duration::from_secs(15);
 /// That user code runs is what people wait to see.
@@ -96,6 +97,8 @@ impl KubeActions {
         written: &TaskActionStatus,
         wanted: &TaskActionStatus,
     ) -> Result<(), ApiError> {
+        // A signal that came after this was decided must not look like one that we take back.
+        let wanted = &ours_over(wanted.clone(), written);
         let Some(change) = merge_patch(&as_json(written)?, &as_json(wanted)?) else {
             self.memory.has_status(key, wanted);
             return Ok(());

@@ -1,0 +1,72 @@
+//! The fields that field selectors may name, by kind.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::kind::Kind;
+use crate::object::at;
+
+const POD: &[&str] = &[
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+];
+const EVENT: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
+
+fn names(place: &str) -> &'static [&'static str] {
+    match place {
+        "pods" => POD,
+        "events" => EVENT,
+        "namespaces" => &["status.phase"],
+        "secrets" => &["type"],
+        "nodes" => &["spec.unschedulable"],
+        "jobs.batch" => &["status.successful"],
+        "replicasets.apps" | "replicationcontrollers" => &["status.replicas"],
+        _ => &[],
+    }
+}
+
+/// Whether objects of this kind can be selected by this field.
+pub(crate) fn is_supported(kind: &Kind, field: &str) -> bool {
+    field == "metadata.name"
+        || (field == "metadata.namespace" && kind.namespaced)
+        || names(&kind.place).contains(&field)
+        || kind.definition().is_some_and(|definition| definition.selectable(&kind.version).any(|name| name == field))
+}
+
+/// The values of those fields that are not empty.
+pub(crate) fn extract(kind: &Kind, object: &Value) -> BTreeMap<String, String> {
+    let mut fields = BTreeMap::new();
+    let custom = kind.definition().into_iter().flat_map(|definition| definition.selectable(&kind.version));
+    for name in names(&kind.place).iter().copied().chain(custom) {
+        let value = match (name, at(object, name)) {
+            ("source", source) => source["component"].as_str().unwrap_or_default().to_owned(),
+            ("spec.unschedulable" | "spec.hostNetwork", value) => value.as_bool().unwrap_or_default().to_string(),
+            (_, Value::String(text)) => text.clone(),
+            (_, value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+            _ => continue,
+        };
+        if !value.is_empty() {
+            fields.insert(name.to_owned(), value);
+        }
+    }
+    fields
+}

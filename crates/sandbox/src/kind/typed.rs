@@ -1,0 +1,69 @@
+//! The shape of built-in kinds, by decoding into the types of every client and encoding again.
+
+use aileron_kubekit::quantity::Quantity;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Names of maps whose values are quantities, in all built-in kinds.
+const AMOUNTS: [&str; 12] = [
+    "limits", "requests", "hard", "used", "capacity", "allocatable", "min", "max", "default", "defaultRequest",
+    "maxLimitRequestRatio", "overhead",
+];
+
+/// Unknown fields, nulls and empty lists fall off, as they do in Go.
+pub(super) fn round_trip<T: Serialize + DeserializeOwned>(value: Value) -> Result<Value, serde_json::Error> {
+    let typed: T = serde_json::from_value(value)?;
+    let mut value = serde_json::to_value(typed)?;
+    without_empty_lists(&mut value);
+    Ok(value)
+}
+
+fn without_empty_lists(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| field.as_array().is_none_or(|items| !items.is_empty()));
+            fields.values_mut().for_each(without_empty_lists);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_empty_lists),
+        _ => {}
+    }
+}
+
+/// Writes every quantity in its canonical form, so that `0.5` and `500m` are one.
+///
+/// # Errors
+/// What is no quantity, in the words of the real server.
+pub(crate) fn canonical_quantities(value: &mut Value) -> Result<(), String> {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields.iter_mut() {
+                match field {
+                    Value::Object(amounts) if AMOUNTS.contains(&name.as_str()) => {
+                        for amount in amounts.values_mut() {
+                            canonical(amount)?;
+                        }
+                    }
+                    _ => canonical_quantities(field)?,
+                }
+            }
+            Ok(())
+        }
+        Value::Array(items) => items.iter_mut().try_for_each(canonical_quantities),
+        _ => Ok(()),
+    }
+}
+
+fn canonical(amount: &mut Value) -> Result<(), String> {
+    let text = match &*amount {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        // A structure that shares its name with a map of amounts.
+        _ => return Ok(()),
+    };
+    let quantity: Quantity = text.parse().map_err(|_| {
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned()
+    })?;
+    *amount = Value::String(quantity.to_string());
+    Ok(())
+}
