@@ -1,6 +1,6 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test demo vectors control-plane toolchain fmt lint docs clean
+.PHONY: help build test demo vectors control-plane toolchain fmt lint docs bench clean
 
 CARGO ?= cargo
 PARITY := $(CARGO) run --quiet --package aileron-parity --bin
@@ -20,8 +20,8 @@ test: toolchain control-plane ## Run all checks: formatting, lints, unit and pro
 demo: toolchain control-plane ## Run a task to its end on a throw-away API server and show how
 	$(PARITY) demo
 
-vectors: toolchain ## Compare with recorded vectors: make vectors DIR=<folder> [ONLY=<family>] [OUT=<file>]
-	@test -n "$(DIR)" || { echo "usage: make vectors DIR=<folder> [ONLY=<family>] [OUT=<file>]" >&2; exit 2; }
+vectors: toolchain ## Compare with recorded vectors: make vectors DIR=<folder> [ONLY=<family>[/<plugin>][,..]] [OUT=<folder>]
+	@test -n "$(DIR)" || { echo "usage: make vectors DIR=<folder> [ONLY=<family>[/<plugin>][,..]] [OUT=<folder>]" >&2; exit 2; }
 	$(PARITY) vectors -- --dir "$(DIR)" $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)")
 
 control-plane: ## Find or build the kube-apiserver and etcd of the tests (built once, about 4 minutes)
@@ -30,6 +30,9 @@ control-plane: ## Find or build the kube-apiserver and etcd of the tests (built 
 # rustup installs what rust-toolchain.toml names by itself.
 toolchain:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install rustup, it then brings the compiler that rust-toolchain.toml names" >&2; exit 1; }
+
+bench: toolchain ## Measure building and reading pods: time and allocations
+	$(CARGO) bench --package aileron-parity --bench pod
 
 fmt: ## Format the sources
 	$(CARGO) fmt --all

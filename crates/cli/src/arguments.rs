@@ -12,6 +12,8 @@ Examples:
   aileron config check --config config.yaml  all mistakes at once, with file and line
   aileron crd | kubectl apply -f -           teach a cluster what a TaskAction is
   aileron plugins                            which plugin runs which task type
+  aileron render task.yaml                   the object that a task becomes, without a cluster
+  aileron explain task.yaml                  the same, and where each of its fields comes from
 
 Any configuration key can be given as a flag: --section.key VALUE.
 Exit codes: 0 success, 1 failure, 2 wrong command line or configuration.";
@@ -53,6 +55,27 @@ Examples:
 
 SERVED says whether the cluster knows the kind: `no` most likely means that its operator is not installed.";
 
+const RENDER_EXAMPLES: &str = "\
+FILE is a TaskAction (YAML or JSON, spec.taskTemplate in base64 or written out), or a task template: a binary
+protobuf message, its JSON form, or the same as YAML. A template alone gets names that stand for those of a run.
+
+Examples:
+  aileron render task.yaml --config config.yaml
+  aileron render task.pb --namespace team-a --plugins.k8s.default-cpus 500m
+  aileron render task.yaml --pod-template base.yaml --pod-template gpu.yaml
+  kubectl get taskaction my-run-a0 -o yaml | aileron render -";
+
+const EXPLAIN_EXAMPLES: &str = "\
+FILE and the options are those of `aileron render`.
+
+For each field: its value, the layer that set it, what the value goes back to (task, action, PodTemplate, or
+configuration key with file and line), and in LOST the layers whose value does not stand.
+
+Examples:
+  aileron explain task.yaml --config config.yaml
+  aileron explain task.yaml --field spec.tolerations
+  aileron explain task.yaml --field 'spec.containers[0].resources' -o json";
+
 /// Flyte's task executor: turns TaskActions into Kubernetes objects and follows them to their end.
 #[derive(Debug, Parser)]
 #[command(name = "aileron", version, after_help = EXAMPLES, max_term_width = 110, disable_help_subcommand = true)]
@@ -75,6 +98,12 @@ pub enum Command {
     /// List the plugins: what they run, what they watch, and whether the cluster is ready for them
     #[command(after_help = PLUGINS_EXAMPLES)]
     Plugins(PluginsArguments),
+    /// Print the object that the executor would create for a task, without a cluster
+    #[command(after_help = RENDER_EXAMPLES)]
+    Render(RenderArguments),
+    /// Print, for each field of that object, which layer set it, where its value comes from, and who lost
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArguments),
     /// Print the definition of TaskAction for the API server
     Crd {
         /// Format
@@ -147,6 +176,54 @@ pub struct PluginsArguments {
     pub output: Listing,
 }
 
+/// Which task, and what it meets.
+#[derive(Debug, Args)]
+pub struct TaskArguments {
+    /// The task; `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub config: ConfigArguments,
+    /// Namespace of the task, instead of the one in the file
+    #[arg(long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Task type, instead of the one in the file; it decides which plugin works
+    #[arg(long, value_name = "TYPE")]
+    pub task_type: Option<String>,
+    /// A PodTemplate of the cluster; may be given several times
+    #[arg(long = "pod-template", value_name = "FILE")]
+    pub pod_templates: Vec<PathBuf>,
+    /// The task's inputs: a literal map, as binary message, JSON or YAML
+    #[arg(long, value_name = "FILE")]
+    pub inputs: Option<PathBuf>,
+    /// Namespace of the executor, whose PodTemplates serve all namespaces
+    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", hide_env_values = true, default_value = "flyte")]
+    pub executor_namespace: String,
+}
+
+/// How to show an object.
+#[derive(Debug, Args)]
+pub struct RenderArguments {
+    #[command(flatten)]
+    pub task: TaskArguments,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Document,
+}
+
+/// How to explain an object.
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    #[command(flatten)]
+    pub task: TaskArguments,
+    /// Only this field, or the fields inside it
+    #[arg(long, value_name = "PATH")]
+    pub field: Option<String>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Explained,
+}
+
 /// Which files count.
 #[derive(Debug, Args)]
 pub struct ConfigArguments {
@@ -183,6 +260,16 @@ pub enum Report {
     #[default]
     Text,
     /// JSON
+    Json,
+}
+
+/// How an explanation is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Explained {
+    /// A table
+    #[default]
+    Text,
+    /// JSON, with everything that the table leaves out
     Json,
 }
 

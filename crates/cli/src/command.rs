@@ -2,7 +2,9 @@
 
 mod config;
 mod crd;
+mod explain;
 mod plugins;
+mod render;
 mod run;
 mod version;
 
@@ -15,6 +17,8 @@ pub fn execute(command: Command, overrides: Vec<(String, String)>) -> Result<(),
         Command::Run(arguments) => run::run(&arguments, overrides),
         Command::Plugins(arguments) => plugins::list(&arguments, overrides),
         Command::Config { command } => config::execute(command, overrides),
+        Command::Render(arguments) => render::render(&arguments, overrides),
+        Command::Explain(arguments) => explain::explain(&arguments, overrides),
         Command::Crd { output } => none("crd", &overrides).and_then(|()| crd::print(output)),
         Command::Version { output } => none("version", &overrides).and_then(|()| version::print(output)),
     }

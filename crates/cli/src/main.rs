@@ -1,4 +1,4 @@
-//! The binary `aileron`: runs the executor and shows its configuration, its plugins and its CRD.
+//! The binary `aileron`: runs the executor and shows its configuration, its plugins, its CRD and what tasks become.
 
 mod arguments;
 mod cluster;

@@ -126,7 +126,8 @@ pub trait Objects: Send + Sync {
     async fn update(&self, kind: &ResourceKind, object: Box<dyn AnyResource>) -> Result<(), ApiError>;
 
     /// Takes one finalizer off an object and leaves all others.
-    async fn remove_finalizer(&self, kind: &ResourceKind, object: &dyn AnyResource, name: &str) -> Result<(), ApiError>;
+    async fn remove_finalizer(&self, kind: &ResourceKind, object: &dyn AnyResource, name: &str)
+    -> Result<(), ApiError>;
 
     /// What Kubernetes recorded about an object after a moment, oldest first.
     fn events_since(

@@ -30,11 +30,13 @@ mod validate;
 mod yaml;
 
 use aileron_machinery::config::{IoUtilsConfig, K8sConfig, LogConfig, LoggerConfig, StorageConfig};
+use aileron_plugins::PluginConfigs;
 use aileron_plugins::connector::config::ConnectorConfig;
 use aileron_plugins::dask::config::DaskConfig;
 use aileron_plugins::kubeflow::config::KubeflowConfig;
 use aileron_plugins::ray::config::RayConfig;
 use aileron_plugins::spark::config::SparkConfig;
+use aileron_plugins::spark::crd::PodTemplateSupport;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +130,18 @@ impl Default for PluginsConfig {
             dask: DaskConfig::default(),
             kf_operator: KubeflowConfig::default(),
             connector_service: ConnectorConfig::default(),
+        }
+    }
+}
+
+impl From<&PluginsConfig> for PluginConfigs {
+    fn from(config: &PluginsConfig) -> Self {
+        Self {
+            dask: config.dask.clone(),
+            kubeflow: config.kf_operator.clone(),
+            ray: config.ray.clone(),
+            spark: config.spark.clone(),
+            spark_pod_templates: PodTemplateSupport::default(),
         }
     }
 }

@@ -105,7 +105,8 @@ impl Controller {
             match wake {
                 Ok(Wake::Now) => continue,
                 Ok(wake) => {
-                    let found = safety && self.memory.get(key).is_none_or(|now| now.object.status != action.object.status);
+                    let found =
+                        safety && self.memory.get(key).is_none_or(|now| now.object.status != action.object.status);
                     if found {
                         metrics::counter!("aileron_safety_finds_total").increment(1);
                         tracing::warn!(parent: &span, "a change was missed and found only by looking");

@@ -50,7 +50,8 @@ pub async fn run(client: kube::Client, interval: Duration, max_ttl: SignedDurati
 
 async fn sweep(client: &kube::Client, max_ttl: SignedDuration, now: Timestamp) -> Result<usize, kube::Error> {
     let all: Api<TaskAction> = Api::all(client.clone());
-    let mut page = ListParams::default().limit(PAGE).labels(&format!("{TERMINATION_STATUS}={TERMINATED},{COMPLETED_TIME}"));
+    let mut page =
+        ListParams::default().limit(PAGE).labels(&format!("{TERMINATION_STATUS}={TERMINATED},{COMPLETED_TIME}"));
     let mut deleted = 0;
     loop {
         let list = all.list_metadata(&page).await?;

@@ -81,7 +81,9 @@ pub enum OfflineError {
         plugin: &'static str,
     },
     /// The plugin looks at inputs and there are none.
-    #[error("the object depends on the task's inputs (an argument holds {{{{.inputs.…}}}}): give them with --inputs FILE")]
+    #[error(
+        "the object depends on the task's inputs (an argument holds {{{{.inputs.…}}}}): give them with --inputs FILE"
+    )]
     InputsNeeded,
     /// The action cannot be turned into a task.
     #[error("the TaskAction cannot be used")]

@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn list(rules: &RegistryRules) -> Result<PluginList, RegistryError> {
-        PluginList::new(&aileron_plugins::builtin(), rules)
+        PluginList::new(&aileron_plugins::builtin(&aileron_plugins::PluginConfigs::default()), rules)
     }
 
     fn id_for<'a>(list: &'a PluginList, task_type: &str) -> Option<&'a str> {

@@ -109,13 +109,8 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     // Watches outlive the controller, so that the last rounds still see what happens.
     let watches = TaskTracker::new();
     let stop_watches = CancellationToken::new();
-    let names = [
-        watch::actions::NAME,
-        watch::ended::NAME,
-        watch::pods::NAME,
-        watch::templates::NAME,
-        watch::events::NAME,
-    ];
+    let names =
+        [watch::actions::NAME, watch::ended::NAME, watch::pods::NAME, watch::templates::NAME, watch::events::NAME];
     let synced = Synced::new(readiness, &names);
     let pod_feed = watch::pods::PodFeed {
         pods: Arc::clone(&pods),
@@ -285,15 +280,12 @@ pub(crate) fn configured_platform(
 
 /// The environment of the process; a variable that is not text could not be put into a pod anyway.
 fn environment() -> std::collections::BTreeMap<String, String> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect()
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
-async fn gauges(
-    memory: Arc<Memory>,
-    pods: Arc<watch::pods::PodCache>,
-    queue: Arc<Queue>,
-    cancel: CancellationToken,
-) {
+async fn gauges(memory: Arc<Memory>, pods: Arc<watch::pods::PodCache>, queue: Arc<Queue>, cancel: CancellationToken) {
     let mut shown = std::collections::BTreeSet::new();
     loop {
         let counts = memory.count_by_phase();
@@ -317,9 +309,8 @@ fn storage_settings(config: &StorageConfig) -> Result<StorageSettings, StorageEr
         subject: subject.to_owned(),
         detail: format!("{kind:?} is not a kind of storage this executor has; use s3, google, azure, local or mem"),
     };
-    let backend = Backend::from_config(&config.kind, &config.stow.kind).ok_or_else(|| {
-        unknown("storage.type", if config.kind == "stow" { &config.stow.kind } else { &config.kind })
-    })?;
+    let backend = Backend::from_config(&config.kind, &config.stow.kind)
+        .ok_or_else(|| unknown("storage.type", if config.kind == "stow" { &config.stow.kind } else { &config.kind }))?;
     let mut schemes = std::collections::BTreeMap::new();
     for (scheme, settings) in &config.schemes {
         let backend = match settings.kind.as_str() {

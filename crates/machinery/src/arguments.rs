@@ -10,6 +10,8 @@
 mod literal;
 mod msgpack;
 
+use std::borrow::Cow;
+
 use aileron_idl::flyteidl2::core::LiteralMap;
 pub use literal::LiteralError;
 
@@ -72,6 +74,8 @@ enum InputProblem {
 struct Placeholder<'a> {
     start: usize,
     end: usize,
+    /// The whole of it.
+    written: &'a str,
     name: &'a str,
 }
 
@@ -90,6 +94,17 @@ pub fn needs_inputs(templates: &[String]) -> bool {
 
 /// The templates with their placeholders filled.
 pub fn render(templates: &[String], cx: &ArgumentContext<'_>) -> Result<Vec<String>, ArgumentError> {
+    let mut texts = templates.to_vec();
+    render_in_place(&mut texts, cx)?;
+    Ok(texts)
+}
+
+/// Fills the placeholders of the templates. After an error some of them are filled.
+pub fn render_in_place(templates: &mut [String], cx: &ArgumentContext<'_>) -> Result<(), ArgumentError> {
+    // Most arguments hold none.
+    if !templates.iter().any(|template| template.contains("{{")) {
+        return Ok(());
+    }
     let unique_key = unique_key(cx.generated_name);
     let prev_checkpoint = Some(cx.prev_checkpoint_prefix).filter(|prefix| !prefix.is_empty()).unwrap_or(NO_CHECKPOINT);
     // One after the other, in upstream's order: a value may itself hold a placeholder of a later line, as paths with
@@ -105,30 +120,29 @@ pub fn render(templates: &[String], cx: &ArgumentContext<'_>) -> Result<Vec<Stri
         ("taskTemplatePath", cx.task_template_path),
         ("namespace", cx.namespace),
     ];
-    templates
-        .iter()
-        .map(|template| {
-            let filled = values.iter().fold(template.clone(), |text, (name, value)| {
-                replace(&text, |placeholder| placeholder.name.eq_ignore_ascii_case(name).then(|| (*value).to_owned()))
-            });
-            fill_inputs(filled, cx.inputs)
-        })
-        .collect()
+    for text in templates {
+        for (name, value) in values {
+            let own = |placeholder: &Placeholder<'_>| placeholder.name.eq_ignore_ascii_case(name);
+            replace(text, |placeholder| own(placeholder).then_some(Cow::Borrowed(value)));
+        }
+        fill_inputs(text, cx.inputs)?;
+    }
+    Ok(())
 }
 
-fn fill_inputs(text: String, inputs: Option<&LiteralMap>) -> Result<String, ArgumentError> {
-    if !placeholders(&text).any(|placeholder| input_name(placeholder.name).is_some()) {
-        return Ok(text);
+fn fill_inputs(text: &mut String, inputs: Option<&LiteralMap>) -> Result<(), ArgumentError> {
+    if !placeholders(text).any(|placeholder| input_name(placeholder.name).is_some()) {
+        return Ok(());
     }
     let Some(inputs) = inputs else {
-        return Err(ArgumentError::InputsNeeded { argument: text });
+        return Err(ArgumentError::InputsNeeded { argument: text.clone() });
     };
     // A task without any inputs keeps its text; upstream cannot tell "no inputs" from "nothing to replace".
     if inputs.literals.is_empty() {
-        return Ok(text);
+        return Ok(());
     }
     let mut errors = Vec::new();
-    let filled = replace(&text, |placeholder| {
+    replace(text, |placeholder| {
         let name = input_name(placeholder.name)?;
         let value = match inputs.literals.get(name) {
             None => Err(InputProblem::Missing(name.to_owned())),
@@ -136,13 +150,12 @@ fn fill_inputs(text: String, inputs: Option<&LiteralMap>) -> Result<String, Argu
                 literal::print(literal).map_err(|source| InputProblem::Unprintable { name: name.to_owned(), source })
             }
         };
-        Some(value.unwrap_or_else(|problem| {
-            let placeholder = text[placeholder.start..placeholder.end].to_owned();
-            errors.push(InputError { placeholder, problem });
+        Some(Cow::Owned(value.unwrap_or_else(|problem| {
+            errors.push(InputError { placeholder: placeholder.written.to_owned(), problem });
             String::new()
-        }))
+        })))
     });
-    if errors.is_empty() { Ok(filled) } else { Err(ArgumentError::Inputs(errors)) }
+    if errors.is_empty() { Ok(()) } else { Err(ArgumentError::Inputs(errors)) }
 }
 
 fn input_name(name: &str) -> Option<&str> {
@@ -171,9 +184,9 @@ fn unique_key(generated_name: &str) -> String {
     key
 }
 
-/// The text with those placeholders replaced that `value` has something for.
-fn replace(text: &str, mut value: impl FnMut(&Placeholder<'_>) -> Option<String>) -> String {
-    let mut filled = String::with_capacity(text.len());
+/// Replaces those placeholders that `value` has something for.
+fn replace<'v>(text: &mut String, mut value: impl FnMut(&Placeholder<'_>) -> Option<Cow<'v, str>>) {
+    let mut filled = String::new();
     let mut copied = 0;
     for placeholder in placeholders(text) {
         // A placeholder may start inside one that was just replaced: `{{.a{{.b}}`.
@@ -181,13 +194,16 @@ fn replace(text: &str, mut value: impl FnMut(&Placeholder<'_>) -> Option<String>
             continue;
         }
         if let Some(value) = value(&placeholder) {
+            filled.reserve(text.len() + value.len());
             filled.push_str(&text[copied..placeholder.start]);
             filled.push_str(&value);
             copied = placeholder.end;
         }
     }
-    filled.push_str(&text[copied..]);
-    filled
+    if copied > 0 {
+        filled.push_str(&text[copied..]);
+        *text = filled;
+    }
 }
 
 /// All places of the form `{{ .name }}` or `{{ $name }}`, in the order they start.
@@ -199,7 +215,8 @@ fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
         let length = inner.find(|c| c == '}' || is_space(c))?;
         let (name, rest) = inner.split_at(length);
         let rest = rest.trim_start_matches(is_space).strip_prefix("}}")?;
-        (!name.is_empty()).then_some(Placeholder { start, end: text.len() - rest.len(), name })
+        let end = text.len() - rest.len();
+        (!name.is_empty()).then_some(Placeholder { start, end, written: &text[start..end], name })
     })
 }
 

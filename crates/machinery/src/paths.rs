@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn a_trailing_slash_is_not_doubled() {
-        let paths = TaskPaths { input_prefix: "s3://b/in/".into(), output_prefix: "s3://b/out".into(), ..Default::default() };
+        let paths =
+            TaskPaths { input_prefix: "s3://b/in/".into(), output_prefix: "s3://b/out".into(), ..Default::default() };
         assert_eq!(paths.input_path(), "s3://b/in/inputs.pb");
         assert_eq!(paths.output_path(), "s3://b/out/outputs.pb");
         assert_eq!(paths.checkpoint_prefix(), "");

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use aileron_idl::flyteidl2::core::{
-    ExtendedResources, Identifier, K8sPod, LiteralMap, SecurityContext, TaskTemplate,
-};
+use aileron_idl::flyteidl2::core::{ExtendedResources, Identifier, K8sPod, LiteralMap, SecurityContext, TaskTemplate};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;

@@ -4,11 +4,10 @@
 //! phase in under 5 µs.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use aileron_machinery::{AnyK8sPlugin, AnyResource, ObservedPhase, PhaseContext, TaskContext};
+use aileron_parity::fuzz::recorded;
 use aileron_parity::vectors::case::Case;
 use aileron_parity::vectors::context::of_case;
 use aileron_parity::vectors::installation::Installation;
@@ -19,11 +18,6 @@ static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
 
 fn main() {
     divan::main();
-}
-
-fn case(id: &str) -> Case {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/open").join(id).with_extension("json");
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 /// The plugin and the task of a case.
@@ -41,7 +35,7 @@ fn task(case: &Case) -> (Arc<dyn AnyK8sPlugin>, TaskContext) {
     "python-pod-template-allknobs",
 ])]
 fn build(bencher: Bencher<'_, '_>, name: &str) {
-    let (plugin, task) = task(&case(&format!("build/real-sdk-pod/{name}")));
+    let (plugin, task) = task(&recorded(&format!("build/real-sdk-pod/{name}")).unwrap());
     bencher.bench(|| plugin.build(black_box(&task)).unwrap());
 }
 
@@ -53,7 +47,7 @@ fn build(bencher: Bencher<'_, '_>, name: &str) {
     "failed-prim-exit137-OOMKilled",
 ])]
 fn phase(bencher: Bencher<'_, '_>, name: &str) {
-    let case = case(&format!("phase/pod/{name}"));
+    let case = recorded(&format!("phase/pod/{name}")).unwrap();
     let (plugin, task) = task(&case);
     let object: Arc<dyn AnyResource> = plugin.decode(case.input("resource").clone()).unwrap();
     let prior = ObservedPhase::default();

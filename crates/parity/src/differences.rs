@@ -8,6 +8,7 @@ mod rules;
 use serde_json::Value;
 
 use crate::vectors::case::Case;
+use crate::vectors::upstream_bugs::memory_env_may_select_memory;
 
 pub use markdown::{MarkdownError, render_markdown};
 
@@ -85,6 +86,23 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         effect: Effect::Normalise(rules::ignore_failures_kept_over_relaunch),
     },
     OnPurpose {
+        id: "ray-memory-variables",
+        reason: "`MEMORY_REQUESTS` and `MEMORY_LIMITS` of Ray workers show their memory; upstream shows their CPUs.",
+        effect: Effect::Normalise(memory_env_may_select_memory),
+    },
+    OnPurpose {
+        id: "own-pods-only",
+        reason: "The log context of a task lists pods of its own namespace only; upstream lists those of the whole \
+                 cluster, also other tenants'.",
+        effect: Effect::Normalise(rules::ignore_foreign_pods),
+    },
+    OnPurpose {
+        id: "crash-is-no-maintenance",
+        reason: "A clustered task whose rank 0 ended with an exit code of its own has crashed, and uses the user's \
+                 retries; upstream takes it for a victim of host maintenance and starts it again for nothing.",
+        effect: Effect::Normalise(rules::crash_is_no_maintenance),
+    },
+    OnPurpose {
         id: "file-output-base",
         reason: "A run's output base may be a `file:///` location, so that a single machine needs no object store; \
                  upstream refuses a location without a bucket.",
@@ -136,6 +154,39 @@ mod tests {
         let case = scenario(&json!([{"error_info": {"message": "m"}}]));
         assert!(judge(&case, &with(json!({"message": "m", "code": "C"}))).is_empty());
         assert!(!judge(&case, &with(json!({"message": "n", "code": "C"}))).is_empty());
+    }
+
+    #[test]
+    fn pods_of_other_namespaces_are_not_ours_and_our_own_are() {
+        let pod = |namespace: &str| json!({"pod_name": "p", "namespace": namespace});
+        let recorded = |pods: Value| -> Case {
+            let expected = json!({"info": {"logContext": {"pods": pods}}});
+            serde_json::from_value(json!({"family": "phase", "name": "x", "now": "2009-11-10T23:00:00Z",
+                "context": {"namespace": "own"}, "expected": expected}))
+            .unwrap()
+        };
+        let got = |pods: Value| json!({"info": {"logContext": {"pods": pods}}});
+        assert!(judge(&recorded(json!([pod("other")])), &json!({"info": {"logContext": null}})).is_empty());
+        assert!(judge(&recorded(json!([pod("own"), pod("other")])), &got(json!([pod("own")]))).is_empty());
+        assert!(!judge(&recorded(json!([pod("own"), pod("other")])), &got(json!([]))).is_empty());
+    }
+
+    #[test]
+    fn a_crash_must_be_what_the_set_reports() {
+        let case: Case = serde_json::from_value(json!({
+            "family": "phase", "name": "x", "now": "2009-11-10T23:00:00Z",
+            "upstreamBugs": ["failed-exit-classified-system"],
+            "resource": {"status": {"conditions": [{"type": "Failed", "reason": "R", "message": "M"}]}},
+            "expected": {"cleanupOnFailure": true, "error": {"kind": "SYSTEM", "code": "HostMaintenance",
+                "message": "pod evicted due to host maintenance; retrying without charging max_restarts"}},
+        }))
+        .unwrap();
+        let got = |code: &str| {
+            let error = json!({"kind": "USER", "code": code, "message": "M"});
+            json!({"cleanupOnFailure": false, "error": error})
+        };
+        assert!(judge(&case, &got("R")).is_empty());
+        assert!(!judge(&case, &got("Other")).is_empty());
     }
 
     #[test]

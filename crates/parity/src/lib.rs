@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod differences;
 pub mod events_stub;
+pub mod fuzz;
 pub mod kubelet;
 pub mod suite;
 pub mod vectors;

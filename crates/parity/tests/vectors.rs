@@ -3,35 +3,27 @@
 
 use std::path::{Path, PathBuf};
 
-use aileron_parity::vectors::case::Case;
 use aileron_parity::vectors::judge::judge;
-use aileron_parity::vectors::run_where;
+use aileron_parity::vectors::run;
 use aileron_parity::vectors::selection::Selection;
 use aileron_parity::vectors::upstream_bugs::RULES;
 use aileron_parity::vectors::walk;
 use serde_json::Value;
 
-/// What must pass today. The rest waits for its plugins.
+/// What must pass today. The rest waits for the connector.
 const MUST_PASS: &str = "quantity,names,template,config,metadata,state,gc,podhelper,tasklog,build/pod,build/real-sdk-pod,\
-                         phase/pod,manager,reconcile";
-
-/// Plugins whose objects belong to an operator; their cases are selected when they are there.
-const WAITING: &[&str] = &["spark", "ray", "dask", "pytorch", "tensorflow", "mpi", "clustered-task"];
+                         phase/pod,build/ray,build/real-sdk-ray,phase/ray,build/clustered-task,\
+                         build/real-sdk-clustered-task,phase/clustered-task,build/dask,build/real-sdk-dask,phase/dask,build/spark,\
+                         build/real-sdk-spark,phase/spark,build/pytorch,build/real-sdk-pytorch,phase/pytorch,\
+                         build/tensorflow,phase/tensorflow,build/mpi,phase/mpi,manager,reconcile";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/open")
 }
 
-/// The plugin that serves the case, where it is one that is waited for.
-fn is_ready(case: &Case) -> bool {
-    let task_type = case.input("taskAction").pointer("/spec/taskType");
-    let served_by = case.input.get("plugin").or(task_type).and_then(Value::as_str).unwrap_or_default();
-    !WAITING.contains(&served_by) && !case.function().starts_with("spark.")
-}
-
 #[test]
 fn recorded_cases_pass() {
-    let report = run_where(&folder(), &Selection::parse(MUST_PASS), None, is_ready).unwrap();
+    let report = run(&folder(), &Selection::parse(MUST_PASS), None).unwrap();
     assert_eq!(report.failed().count(), 0, "\n{}", report.render(false));
     assert!(report.counts().passed > 1000, "too few cases were run:\n{}", report.render(false));
 }

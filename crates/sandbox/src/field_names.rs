@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 use crate::object::at;
+use crate::status::ApiError;
 
 const POD: &[&str] = &[
     "spec.nodeName",
@@ -50,6 +51,16 @@ pub(crate) fn is_supported(kind: &Kind, field: &str) -> bool {
         || (field == "metadata.namespace" && kind.namespaced)
         || names(&kind.place).contains(&field)
         || kind.definition().is_some_and(|definition| definition.selectable(&kind.version).any(|name| name == field))
+}
+
+/// What is said of a field that objects of this kind cannot be selected by.
+pub(crate) fn unsupported(kind: &Kind, field: &str) -> ApiError {
+    let text = if names(&kind.place).is_empty() && kind.definition().is_none() {
+        format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    } else {
+        format!("field label not supported: {field}")
+    };
+    ApiError::bad_request(text)
 }
 
 /// The values of those fields that are not empty.

@@ -20,6 +20,7 @@ mod admission;
 mod body;
 mod crd;
 mod create;
+mod defaults;
 mod delete;
 mod discovery;
 mod dispatch;

@@ -112,6 +112,11 @@ impl ApiError {
         Self::new(409, "Conflict", message).about(kind, name)
     }
 
+    /// 409 on a part of an object.
+    pub(crate) fn conflict_on(what: &str, kind: &Kind, name: &str, text: &str) -> Self {
+        Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {what}: {text}")).about(kind, name)
+    }
+
     /// 409: what a deletion expects of the object is not so. The real server names the kind here, not the resource.
     #[must_use]
     pub fn precondition(kind: &Kind, name: &str, text: &str) -> Self {

@@ -132,12 +132,7 @@ impl Store {
 
     /// Forgets the history: watches and lists from any earlier revision are answered by 410.
     pub fn compact(&self) {
-        let mut transaction = self.lock();
-        let revision = transaction.state.revision;
-        for place in transaction.state.places.values_mut() {
-            place.history.clear();
-            place.forgotten = revision;
-        }
+        self.lock().forget();
     }
 }
 
@@ -189,24 +184,31 @@ impl Transaction<'_> {
         stored
     }
 
-    /// Removes an object. The last that watches see of it is `object`, under a new revision.
-    pub(crate) fn remove(&mut self, kind: &Kind, mut object: Value) -> Arc<Stored> {
+    /// Removes an object, if it is there. Watches see it once more as it was, under a new revision.
+    pub(crate) fn remove(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Stored>> {
+        let before = self.place(&kind.place).objects.remove(key)?;
         self.state.revision += 1;
-        let revision = self.state.revision;
-        set_meta(&mut object, "resourceVersion", revision.to_string().into());
-        let stored = Arc::new(Stored::new(kind, &object, revision));
-        let address = Address { place: kind.place.clone(), key: stored.key.clone() };
-        let before = self.place(&kind.place).objects.remove(&stored.key);
-        if let Some(before) = &before {
-            self.unlink(&address, before);
-        }
-        self.record(&kind.place, Change { what: What::Deleted, object: stored.clone(), before });
-        stored
+        let last = Arc::new(before.at(kind, self.state.revision));
+        self.unlink(&Address { place: kind.place.clone(), key: key.clone() }, &before);
+        self.record(&kind.place, Change { what: What::Deleted, object: last.clone(), before: Some(before) });
+        Some(last)
     }
 
     /// Whether an object of this uid exists.
     pub(crate) fn exists(&self, uid: &str) -> bool {
         self.state.uids.contains_key(uid)
+    }
+
+    pub(crate) fn address(&self, uid: &str) -> Option<Address> {
+        self.state.uids.get(uid).cloned()
+    }
+
+    /// Whether nothing lives in a namespace.
+    pub(crate) fn is_empty(&self, namespace: &str) -> bool {
+        let from = Key::new(namespace, "");
+        self.state.places.values().all(|place| {
+            place.objects.range(&from..).next().is_none_or(|(key, _)| key.namespace != namespace)
+        })
     }
 
     /// The objects that name this uid among their owners.

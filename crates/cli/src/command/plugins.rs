@@ -20,7 +20,7 @@ type Kinds = BTreeMap<ResourceKind, Served>;
 
 pub fn list(arguments: &PluginsArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     let loaded = configuration::load(&arguments.config, overrides)?;
-    let plugins = aileron_plugins::builtin();
+    let plugins = aileron_plugins::builtin(&(&loaded.config.plugins).into());
     let list = PluginList::new(&plugins, &registry_rules(&loaded.config))
         .map_err(|error| Failure::Usage(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

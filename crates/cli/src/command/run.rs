@@ -69,8 +69,8 @@ async fn work(arguments: &RunArguments, loaded: Loaded) -> anyhow::Result<()> {
     let stop_endpoints = CancellationToken::new();
     let answering = tokio::spawn(endpoints.run(stop_endpoints.clone()));
     let options = RunOptions {
+        plugins: aileron_plugins::builtin(&(&config.plugins).into()),
         config,
-        plugins: aileron_plugins::builtin(),
         client,
         namespace: variable("POD_NAMESPACE").unwrap_or_else(|| NAMESPACE.to_owned()),
         identity: identity(),

@@ -105,10 +105,7 @@ fn output_references(action: &Action, attempt: u32) -> Option<OutputReferences> 
     }
     let prefix = output_prefix(action, attempt).ok()?;
     let prefix = prefix.trim_end_matches('/');
-    Some(OutputReferences {
-        output_uri: format!("{prefix}/outputs.pb"),
-        report_uri: format!("{prefix}/report.html"),
-    })
+    Some(OutputReferences { output_uri: format!("{prefix}/outputs.pb"), report_uri: format!("{prefix}/report.html") })
 }
 
 fn cluster_events(info: &PhaseInfo, fallback: Timestamp) -> Vec<ClusterEvent> {

@@ -103,10 +103,8 @@ mod tests {
     use crate::action::TaskActionSpec;
 
     fn object(generation: i64, template: &[u8]) -> TaskAction {
-        let mut object = TaskAction::new(
-            "a",
-            TaskActionSpec { task_template: ByteString(template.to_vec()), ..Default::default() },
-        );
+        let mut object =
+            TaskAction::new("a", TaskActionSpec { task_template: ByteString(template.to_vec()), ..Default::default() });
         object.metadata.uid = Some("u".into());
         object.metadata.generation = Some(generation);
         object

@@ -29,10 +29,7 @@ impl ActionKey {
 
     /// The key of an object.
     pub fn of(metadata: &ObjectMeta) -> Self {
-        Self::new(
-            metadata.namespace.as_deref().unwrap_or_default(),
-            metadata.name.as_deref().unwrap_or_default(),
-        )
+        Self::new(metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
     }
 }
 
@@ -62,7 +59,10 @@ struct Entry {
 }
 
 enum Known {
-    Live { action: Arc<Action>, held: Option<Unwritten> },
+    Live {
+        action: Arc<Action>,
+        held: Option<Unwritten>,
+    },
     /// Ended and labelled: nothing is kept but the version, so that older news about it are recognised.
     Ended,
 }
@@ -144,7 +144,11 @@ impl Memory {
 
     /// Every action that has not ended.
     pub fn keys(&self) -> Vec<ActionKey> {
-        self.lock().iter().filter(|(_, entry)| matches!(entry.known, Known::Live { .. })).map(|(key, _)| key.clone()).collect()
+        self.lock()
+            .iter()
+            .filter(|(_, entry)| matches!(entry.known, Known::Live { .. }))
+            .map(|(key, _)| key.clone())
+            .collect()
     }
 
     /// How many actions are in each phase.
@@ -248,10 +252,10 @@ impl Known {
     fn lacks(&self, object: &TaskAction) -> bool {
         match self {
             Self::Live { action, held } => {
-                let shown = object.status.as_ref();
+                let shown = object.status.clone().unwrap_or_default();
                 let same_status = match held {
-                    Some(held) => shown.unwrap_or(&TaskActionStatus::default()) == &held.written,
-                    None => shown.unwrap_or(&TaskActionStatus::default()) == &action.status(),
+                    Some(unwritten) => shown == unwritten.written,
+                    None => shown == action.status(),
                 };
                 let metadata = ObjectMeta { managed_fields: None, ..object.metadata.clone() };
                 !same_status || metadata != action.object.metadata
@@ -384,9 +388,11 @@ mod tests {
         let memory = Memory::default();
         memory.observe(object("5", "old"));
         let mut labelled = object("9", "old");
-        labelled.metadata.labels = Some([(labels::TERMINATION_STATUS, labels::TERMINATED), (labels::COMPLETED_TIME, "t")]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into());
+        labelled.metadata.labels = Some(
+            [(labels::TERMINATION_STATUS, labels::TERMINATED), (labels::COMPLETED_TIME, "t")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        );
         labelled.metadata.deletion_timestamp =
             Some(crate::action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
         memory.ended(&key(), &labelled.metadata);

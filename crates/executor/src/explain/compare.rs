@@ -131,10 +131,9 @@ mod tests {
         let after = json!({"a": 2, "b": {"c": [2]}, "d": {"e": 1}, "same": [1], "more": 1});
         let found: Vec<_> =
             changes(&before, &after).into_iter().map(|(path, value)| (path.to_string(), value)).collect();
-        assert_eq!(found, [
-            ("a".to_owned(), Some(json!(2))),
-            ("b.c[0]".to_owned(), None),
-            ("d".to_owned(), Some(json!({"e": 1}))),
-        ]);
+        assert_eq!(
+            found,
+            [("a".to_owned(), Some(json!(2))), ("b.c[0]".to_owned(), None), ("d".to_owned(), Some(json!({"e": 1}))),]
+        );
     }
 }

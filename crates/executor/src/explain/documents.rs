@@ -104,7 +104,9 @@ impl Document {
         let mut other = offline.clone();
         match self {
             Self::Task => other.template = message_from_json(&document).ok()?,
-            Self::Action => other.action = serde_json::from_value(with_type(document, "flyte.org/v1", "TaskAction")).ok()?,
+            Self::Action => {
+                other.action = serde_json::from_value(with_type(document, "flyte.org/v1", "TaskAction")).ok()?;
+            }
             Self::PodTemplate(index) => {
                 *other.pod_templates.get_mut(index)? =
                     serde_json::from_value(with_type(document, "v1", "PodTemplate")).ok()?;
@@ -163,7 +165,7 @@ impl Origins {
     /// The document as if the key that the field belongs to had not been set.
     pub fn reset(&self, document: &mut Value, path: &FieldPath) {
         let length = (1..=path.segments().len()).find(|length| self.by_key.contains_key(&dotted(path, *length)));
-        let key = path.prefix(length.unwrap_or(path.segments().len()));
+        let key = path.prefix(length.unwrap_or_else(|| path.segments().len()));
         match key.get(&self.defaults) {
             Some(default) => key.set(document, default.clone()),
             None => key.remove(document),
@@ -174,6 +176,20 @@ impl Origins {
     fn of(&self, path: &FieldPath) -> Option<(&str, &str)> {
         let found = (1..=path.segments().len()).find_map(|length| self.by_key.get_key_value(&dotted(path, length)));
         found.map(|(key, origin)| (key.as_str(), origin.as_str()))
+    }
+}
+
+impl Source {
+    /// The source, for other programs.
+    pub(super) fn to_json(&self) -> Value {
+        match self {
+            Self::Task { field } => json!({"kind": "task", "field": field}),
+            Self::Action { field } => json!({"kind": "action", "field": field}),
+            Self::PodTemplate { name, field } => json!({"kind": "podTemplate", "name": name, "field": field}),
+            Self::Config { key, origin } => json!({"kind": "config", "key": key, "origin": origin}),
+            Self::Inputs { field } => json!({"kind": "inputs", "field": field}),
+            Self::Environment { name } => json!({"kind": "environment", "name": name}),
+        }
     }
 }
 

@@ -115,7 +115,8 @@ fn flatten(history: History, path: &FieldPath, found: &mut Vec<Traced>) {
     }
 }
 
-fn is_empty(value: &Value) -> bool {
+/// Nothing that anybody would have set.
+pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),

@@ -80,7 +80,13 @@ impl PluginManager {
     }
 
     /// What to do about an object that already has the name.
-    fn meet(&self, task: &TaskContext, before: &PluginState, name: &str, found: Found) -> Result<PhaseInfo, PluginError> {
+    fn meet(
+        &self,
+        task: &TaskContext,
+        before: &PluginState,
+        name: &str,
+        found: Found,
+    ) -> Result<PhaseInfo, PluginError> {
         let kind = self.plugin.kind().kind;
         let namespace = &task.metadata.namespace;
         match found {

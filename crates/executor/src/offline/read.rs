@@ -2,7 +2,6 @@
 
 use aileron_idl::flyteidl2::core::{LiteralMap, TaskTemplate};
 use aileron_idl::message_from_json;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::PodTemplate;
 use kube::api::ObjectMeta;
 use prost::{Message, Name};
@@ -24,8 +23,8 @@ pub struct GivenTask {
     pub action: TaskAction,
     /// The template.
     pub template: TaskTemplate,
-    /// What the reader should know about what was not in the file.
-    pub notes: Vec<String>,
+    /// There was only a template; the action stands for that of a run.
+    pub is_bare: bool,
 }
 
 /// A file is not what it should be.
@@ -75,6 +74,25 @@ pub enum ReadError {
     /// The template inside the action is none.
     #[error("spec.taskTemplate is not a task template; it must be the encoded message in base64, or its JSON form")]
     Template(#[source] prost::DecodeError),
+}
+
+impl GivenTask {
+    /// What the reader should know about what was not in the file.
+    pub fn notes(&self) -> Vec<String> {
+        let metadata = &self.action.metadata;
+        let missing = [
+            (metadata.uid.is_none(), "metadata.uid is missing, so the owner reference has none either"),
+            (metadata.namespace.is_none(), "metadata.namespace is missing; --namespace says where the object would be"),
+        ];
+        let bare = self.is_bare.then(|| {
+            format!(
+                "the file holds only a task template: names, namespace and locations stand for those of a run \
+                 ({RUN}, {ACTION}, {RUN_OUTPUT_BASE})"
+            )
+        });
+        let missing = missing.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, note)| note.to_owned());
+        bare.into_iter().chain(missing).collect()
+    }
 }
 
 enum Content {
@@ -136,19 +154,12 @@ fn action(mut document: Value) -> Result<GivenTask, ReadError> {
     let mut action: TaskAction =
         serde_json::from_value(document).map_err(|source| ReadError::Object { kind: "TaskAction", source })?;
     action.metadata.managed_fields = None;
-    let bytes = std::mem::replace(&mut action.spec.task_template, ByteString::default());
+    let bytes = std::mem::take(&mut action.spec.task_template);
     let template = match written_out {
         Some(template) => template,
         None => TaskTemplate::decode(bytes.0.as_slice()).map_err(ReadError::Template)?,
     };
-    let mut notes = Vec::new();
-    if action.metadata.uid.is_none() {
-        notes.push("metadata.uid is missing, so the owner reference has none either".to_owned());
-    }
-    if action.metadata.namespace.is_none() {
-        notes.push("metadata.namespace is missing; --namespace says where the object would be".to_owned());
-    }
-    Ok(GivenTask { action, template, notes })
+    Ok(GivenTask { action, template, is_bare: false })
 }
 
 /// An action around a template, for a run that does not exist.
@@ -175,11 +186,7 @@ fn around(template: TaskTemplate) -> GivenTask {
         },
         status: None,
     };
-    let note = format!(
-        "the file holds only a task template: names, namespace and locations stand for those of a run \
-         ({RUN}, {ACTION}, {RUN_OUTPUT_BASE})"
-    );
-    GivenTask { action, template, notes: vec![note] }
+    GivenTask { action, template, is_bare: true }
 }
 
 /// Text is a document; what is no text, or text that is no document, may be a binary message.

@@ -5,9 +5,7 @@ use std::time::Duration;
 use aileron_idl::flyteidl2::core::{
     CatalogCacheStatus, NodeExecutionIdentifier, TaskExecutionIdentifier, WorkflowExecutionIdentifier,
 };
-use aileron_machinery::{
-    ExecutionError, ExternalResource, Phase, PhaseInfo, ReasonInfo, TaskContext, TaskInfo, code,
-};
+use aileron_machinery::{ExecutionError, ExternalResource, Phase, PhaseInfo, ReasonInfo, TaskContext, TaskInfo, code};
 use jiff::Timestamp;
 
 use super::Reconciler;
@@ -85,10 +83,8 @@ impl Reconciler {
         if !usage.serial {
             return Ok(RUN);
         }
-        let reservation = catalog
-            .reserve(&usage.key, &usage.owner, self.heartbeat())
-            .await
-            .map_err(CacheStageError::Reservation)?;
+        let reservation =
+            catalog.reserve(&usage.key, &usage.owner, self.heartbeat()).await.map_err(CacheStageError::Reservation)?;
         if reservation.owner_id == usage.owner {
             return Ok(CacheDecision::Run { reserved: true });
         }

@@ -101,8 +101,7 @@ impl Reconciler {
             let message = format!("spec.taskTemplate is not a readable task template: {error}");
             return Err(ExecutionError::user(code::BAD_TASK_SPECIFICATION, message));
         }
-        self.task_context(action)
-            .map_err(|error| ExecutionError::user(code::BAD_TASK_SPECIFICATION, error.to_string()))
+        self.task_context(action).map_err(|error| ExecutionError::user(code::BAD_TASK_SPECIFICATION, error.to_string()))
     }
 }
 

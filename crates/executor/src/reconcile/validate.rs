@@ -50,9 +50,7 @@ pub(super) fn validate<'a>(action: &Action, registry: &'a Registry) -> Result<&'
     if !missing.is_empty() {
         return Err(Invalid::MissingFields(missing));
     }
-    registry
-        .resolve(&spec.task_type)
-        .map_err(|source| Invalid::NoPlugin { task_type: spec.task_type.clone(), source })
+    registry.resolve(&spec.task_type).map_err(|source| Invalid::NoPlugin { task_type: spec.task_type.clone(), source })
 }
 
 /// Fields that every task needs and this one does not have.

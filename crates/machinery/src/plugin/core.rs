@@ -3,8 +3,8 @@
 //! The plugin manager implements it once for all Kubernetes plugins; plugins without an object of their own (a timer, a
 //! remote service) implement it directly.
 
-use async_trait::async_trait;
 use aileron_idl::flyteidl2::core::LiteralMap;
+use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::PluginEntry;

@@ -186,7 +186,11 @@ pub trait K8sPlugin: Send + Sync + 'static {
     }
 
     /// How to stop the attempt.
-    fn on_abort(&self, _task: &TaskContext, _resource: &Self::Resource) -> Result<AbortBehavior<Self::Resource>, PluginError> {
+    fn on_abort(
+        &self,
+        _task: &TaskContext,
+        _resource: &Self::Resource,
+    ) -> Result<AbortBehavior<Self::Resource>, PluginError> {
         Ok(AbortBehavior::default())
     }
 

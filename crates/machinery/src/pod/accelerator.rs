@@ -71,9 +71,9 @@ fn class_settings<'a>(accelerator: &GpuAccelerator, config: &'a K8sConfig) -> Op
 }
 
 /// The resource names of all accelerators that the configuration knows.
-pub fn all_resource_names(config: &K8sConfig) -> BTreeSet<String> {
-    let classes = config.accelerator_device_classes.values().map(|class| &class.resource_name);
-    std::iter::once(&config.gpu_resource_name).chain(classes).filter(|name| !name.is_empty()).cloned().collect()
+pub fn all_resource_names(config: &K8sConfig) -> BTreeSet<&str> {
+    let classes = config.accelerator_device_classes.values().map(|class| class.resource_name.as_str());
+    std::iter::once(config.gpu_resource_name.as_str()).chain(classes).filter(|name| !name.is_empty()).collect()
 }
 
 /// The node label value that a device goes by; a device that is not configured goes by its own name.
@@ -99,7 +99,7 @@ pub fn normalized_device<'a>(device: &'a str, config: &'a K8sConfig) -> &'a str 
 pub fn requires_accelerator(spec: &PodSpec, config: &K8sConfig) -> bool {
     let names = all_resource_names(config);
     let limits = spec.containers.iter().filter_map(|container| container.resources.as_ref()?.limits.as_ref());
-    limits.flat_map(|limits| limits.keys()).any(|name| names.contains(name))
+    limits.flat_map(|limits| limits.keys()).any(|name| names.contains(name.as_str()))
 }
 
 /// Places a pod on nodes with the wanted device and partition size. Applying it again changes nothing.

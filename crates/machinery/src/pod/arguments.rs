@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Container;
 use prost_types::Struct;
 use prost_types::value::Kind;
 
-use crate::arguments::{ArgumentContext, ArgumentError, needs_inputs as any_needs_inputs, render as render_all};
+use crate::arguments::{ArgumentContext, ArgumentError, needs_inputs as any_needs_inputs, render_in_place};
 use crate::{PluginError, TaskContext};
 
 /// Fills the placeholders of a container's command and arguments.
@@ -24,7 +24,7 @@ pub(super) fn render(container: &mut Container, task: &TaskContext) -> Result<()
         inputs: task.inputs.as_deref(),
     };
     for templates in [&mut container.command, &mut container.args].into_iter().flatten() {
-        *templates = render_all(templates, &cx).map_err(|error| refusal(&error, &input_path))?;
+        render_in_place(templates, &cx).map_err(|error| refusal(&error, &input_path))?;
     }
     Ok(())
 }

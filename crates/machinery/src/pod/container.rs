@@ -67,7 +67,7 @@ pub(super) fn settle_resources(
     let own = container.resources.take().unwrap_or_default();
     let accelerator = cx.extended_resources.gpu_accelerator.as_ref();
     let platform = &cx.task.metadata.platform_resources;
-    container.resources = Some(resources::customize(&own, cx.resources(), platform, accelerator, cx.config(), mode)?);
+    container.resources = Some(resources::settle(own, cx.resources(), platform, accelerator, cx.config(), mode)?);
     Ok(())
 }
 

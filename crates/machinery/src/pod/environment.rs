@@ -47,7 +47,7 @@ pub fn execution_variables(id: &TaskExecutionId, console_url: &str) -> Vec<EnvVa
         variable("FLYTE_INTERNAL_EXECUTION_PROJECT", &id.project),
         variable("FLYTE_INTERNAL_EXECUTION_DOMAIN", &id.domain),
         pod_name("_F_PN"),
-        variable("FLYTE_ATTEMPT_NUMBER", &id.retry_attempt.to_string()),
+        variable("FLYTE_ATTEMPT_NUMBER", id.retry_attempt.to_string()),
     ];
     if !console_url.is_empty() {
         let url = format!(
@@ -58,7 +58,7 @@ pub fn execution_variables(id: &TaskExecutionId, console_url: &str) -> Vec<EnvVa
             id.run,
             id.unique_node_id
         );
-        env.push(variable("FLYTE_EXECUTION_URL", &url));
+        env.push(variable("FLYTE_EXECUTION_URL", url));
     }
     if let Some(task) = &id.task {
         // Older SDKs read the names without TASK.
@@ -69,7 +69,7 @@ pub fn execution_variables(id: &TaskExecutionId, console_url: &str) -> Vec<EnvVa
                 ("NAME", &task.name),
                 ("VERSION", &task.version),
             ];
-            env.extend(parts.map(|(part, value)| variable(&format!("{prefix}{part}"), value)));
+            env.extend(parts.map(|(part, value)| variable([prefix, part].concat(), value.clone())));
         }
     }
     env
@@ -99,8 +99,8 @@ fn sources(config: &K8sConfig) -> impl Iterator<Item = EnvFromSource> + '_ {
     secrets.chain(config_maps)
 }
 
-fn variable(name: &str, value: &str) -> EnvVar {
-    EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None }
+fn variable(name: impl Into<String>, value: impl Into<String>) -> EnvVar {
+    EnvVar { name: name.into(), value: Some(value.into()), value_from: None }
 }
 
 fn pod_name(name: &str) -> EnvVar {

@@ -10,7 +10,7 @@
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-use super::overlay::overlay;
+use super::overlay::{overlay, stack};
 use crate::PluginError;
 
 /// Names of containers in a pod template that stand for others.
@@ -72,12 +72,12 @@ fn onto_templates(
     let merge_one = |container: &Container| {
         let is_magic = container.name == magic.all || container.name == magic.primary;
         let same_name = templates.iter().filter(|template| template.name == container.name && !is_magic);
-        let layers = for_all
+        let mut layers = for_all
             .into_iter()
             .chain(for_primary.filter(|_| container.name == primary))
             .chain(same_name)
             .chain(std::iter::once(container));
-        stack(layers)
+        layers.next().map_or_else(|| Ok(container.clone()), |first| stack(first, layers))
     };
     containers.iter().map(merge_one).collect()
 }
@@ -85,19 +85,9 @@ fn onto_templates(
 fn overlay_by_name(base: &[Container], upper: &[Container]) -> Result<Vec<Container>, PluginError> {
     let merge_one = |container: &Container| {
         let same_name = upper.iter().filter(|other| other.name == container.name);
-        stack(std::iter::once(container).chain(same_name))
+        stack(container, same_name)
     };
     base.iter().map(merge_one).collect()
-}
-
-/// Lays each container over those before it.
-fn stack<'a>(layers: impl IntoIterator<Item = &'a Container>) -> Result<Container, PluginError> {
-    let mut layers = layers.into_iter();
-    let mut merged = layers.next().cloned().unwrap_or_default();
-    for layer in layers {
-        merged = overlay(&merged, layer)?;
-    }
-    Ok(merged)
 }
 
 fn without_containers(spec: &PodSpec) -> PodSpec {

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as QuantityText;
 
 use super::accelerator::{AcceleratorSettings, all_resource_names};
-use super::fields::{collect, extend};
+use super::fields::extend;
 use crate::PluginError;
 use crate::config::K8sConfig;
 
@@ -100,42 +100,64 @@ pub fn apply_overrides(
     config: &K8sConfig,
     unset: Unset,
 ) -> Result<ResourceRequirements, PluginError> {
-    let mut requests = resources.requests.clone().unwrap_or_default();
-    let mut limits = resources.limits.clone().unwrap_or_default();
+    bounded(resources.clone(), platform, config, unset)
+}
 
-    let asked = |name: &str, requests: &ResourceList, limits: &ResourceList| {
-        requests.contains_key(name) || limits.contains_key(name)
-    };
-    let mut names = vec![CPU.to_owned(), MEMORY.to_owned()];
-    let optional = std::iter::once(EPHEMERAL_STORAGE.to_owned()).chain(all_resource_names(config));
-    names.extend(optional.filter(|name| asked(name, &requests, &limits)));
+/// [`apply_overrides`] without a copy.
+fn bounded(
+    resources: ResourceRequirements,
+    platform: &ResourceRequirements,
+    config: &K8sConfig,
+    unset: Unset,
+) -> Result<ResourceRequirements, PluginError> {
+    let mut requests = resources.requests.unwrap_or_default();
+    let mut limits = resources.limits.unwrap_or_default();
+
+    let mut names = vec![CPU, MEMORY];
+    let optional = std::iter::once(EPHEMERAL_STORAGE).chain(all_resource_names(config));
+    names.extend(optional.filter(|name| requests.contains_key(*name) || limits.contains_key(*name)));
 
     for name in names {
-        let request = amount(Some(&requests), &name)?;
-        let limit = amount(Some(&limits), &name)?;
-        let platform_limit = amount(platform.limits.as_ref(), &name)?.unwrap_or_default();
-        let request_or_zero = request.clone().unwrap_or_default();
-        let limit_or_zero = limit.clone().unwrap_or_default();
+        let request = amount(Some(&requests), name)?;
+        let limit = amount(Some(&limits), name)?;
+        let platform_limit = amount(platform.limits.as_ref(), name)?.unwrap_or_default();
+        let (has_request, has_limit) = (request.is_some(), limit.is_some());
+        let (request, limit) = (request.unwrap_or_default(), limit.unwrap_or_default());
         let adjusted = match unset {
             Unset::Assign => {
-                let default = match (amount(platform.requests.as_ref(), &name)?, name.as_str()) {
-                    (Some(default), _) => default,
-                    (None, CPU) => config.default_cpus.clone(),
-                    (None, MEMORY) => config.default_memory.clone(),
-                    (None, _) => Quantity::default(),
-                };
-                adjust_or_default(&request_or_zero, &limit_or_zero, &default, &platform_limit)
+                let given = amount(platform.requests.as_ref(), name)?;
+                let nothing = Quantity::default();
+                let default = given.as_ref().unwrap_or(match name {
+                    CPU => &config.default_cpus,
+                    MEMORY => &config.default_memory,
+                    _ => &nothing,
+                });
+                adjust_or_default(&request, &limit, default, &platform_limit)
             }
-            Unset::Leave => ensure_range(&request_or_zero, &limit_or_zero, &platform_limit),
+            Unset::Leave => ensure_range(&request, &limit, &platform_limit),
         };
-        if request.is_some() || unset == Unset::Assign {
-            requests.insert(name.clone(), text(&adjusted.request));
+        if has_request || unset == Unset::Assign {
+            set(&mut requests, name, &adjusted.request);
         }
-        if limit.is_some() || unset == Unset::Assign {
-            limits.insert(name, text(&adjusted.limit));
+        if has_limit || unset == Unset::Assign {
+            set(&mut limits, name, &adjusted.limit);
         }
     }
-    Ok(ResourceRequirements { requests: collect(requests), limits: collect(limits), claims: resources.claims.clone() })
+    Ok(ResourceRequirements { requests: non_empty(requests), limits: non_empty(limits), claims: resources.claims })
+}
+
+/// Writes an amount in its canonical form.
+fn set(list: &mut ResourceList, name: &str, amount: &Quantity) {
+    match list.get_mut(name) {
+        Some(present) => *present = text(amount),
+        None => {
+            list.insert(name.to_owned(), text(amount));
+        }
+    }
+}
+
+fn non_empty(list: ResourceList) -> Option<ResourceList> {
+    (!list.is_empty()).then_some(list)
 }
 
 /// Requests and limits for pods that are not made from the task's container. Mirrors
@@ -150,12 +172,12 @@ pub fn apply_platform_resources(
 
 /// Lays `over` over `under`, name by name. Mirrors `flytek8s.MergeResources`.
 pub fn merge(over: &ResourceRequirements, under: &mut ResourceRequirements) {
-    merge_list(over.limits.as_ref(), &mut under.limits);
-    merge_list(over.requests.as_ref(), &mut under.requests);
+    lay_over(over.clone(), under);
 }
 
-fn merge_list(over: Option<&ResourceList>, under: &mut Option<ResourceList>) {
-    extend(under, over.into_iter().flatten().map(|(name, amount)| (name.clone(), amount.clone())));
+fn lay_over(over: ResourceRequirements, under: &mut ResourceRequirements) {
+    extend(&mut under.limits, over.limits.into_iter().flatten());
+    extend(&mut under.requests, over.requests.into_iter().flatten());
 }
 
 /// Gives [`GENERIC_GPU`] the name that the cluster knows. Mirrors `flytek8s.SanitizeGPUResourceRequirements`.
@@ -180,17 +202,34 @@ pub fn customize(
     config: &K8sConfig,
     mode: ResourceMode,
 ) -> Result<ResourceRequirements, PluginError> {
-    let mut own = container.clone();
-    sanitize_gpu(&mut own, accelerator, config);
-    let mut overrides = overrides.cloned().unwrap_or_default();
-    sanitize_gpu(&mut overrides, accelerator, config);
+    settle(container.clone(), overrides, platform, accelerator, config, mode)
+}
+
+/// [`customize`] without a copy.
+pub(super) fn settle(
+    mut container: ResourceRequirements,
+    overrides: Option<&ResourceRequirements>,
+    platform: &ResourceRequirements,
+    accelerator: Option<&GpuAccelerator>,
+    config: &K8sConfig,
+    mode: ResourceMode,
+) -> Result<ResourceRequirements, PluginError> {
+    let overrides = || {
+        let mut overrides = overrides.cloned().unwrap_or_default();
+        sanitize_gpu(&mut overrides, accelerator, config);
+        overrides
+    };
     match mode {
-        ResourceMode::Assign => apply_overrides(&overrides, platform, config, Unset::Assign),
+        ResourceMode::Assign => bounded(overrides(), platform, config, Unset::Assign),
         ResourceMode::Merge => {
-            merge(&overrides, &mut own);
-            apply_overrides(&own, platform, config, Unset::Assign)
+            sanitize_gpu(&mut container, accelerator, config);
+            lay_over(overrides(), &mut container);
+            bounded(container, platform, config, Unset::Assign)
         }
-        ResourceMode::EnsureInRange => apply_overrides(&own, platform, config, Unset::Leave),
+        ResourceMode::EnsureInRange => {
+            sanitize_gpu(&mut container, accelerator, config);
+            bounded(container, platform, config, Unset::Leave)
+        }
     }
 }
 
@@ -200,8 +239,8 @@ pub fn customize(
 pub fn from_proto(resources: Option<&Resources>) -> Result<ResourceRequirements, PluginError> {
     let Some(resources) = resources else { return Ok(ResourceRequirements::default()) };
     Ok(ResourceRequirements {
-        requests: collect(list_from_proto(&resources.requests)?),
-        limits: collect(list_from_proto(&resources.limits)?),
+        requests: non_empty(list_from_proto(&resources.requests)?),
+        limits: non_empty(list_from_proto(&resources.limits)?),
         ..Default::default()
     })
 }

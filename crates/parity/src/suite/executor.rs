@@ -72,7 +72,7 @@ impl Settings {
 }
 
 impl Executor {
-    /// Starts one and waits until its caches are complete. `None` if it is to stand by for a leader.
+    /// Starts one and waits until its caches are complete.
     ///
     /// # Errors
     /// It did not start.
@@ -80,9 +80,10 @@ impl Executor {
         crate::init();
         super::Logs::keep();
         let readiness = Readiness::new();
+        let config = settings.config()?;
         let options = RunOptions {
-            config: settings.config()?,
-            plugins: aileron_plugins::builtin(),
+            plugins: aileron_plugins::builtin(&(&config.plugins).into()),
+            config,
             client: cluster.client(User::Executor).await?,
             namespace: "flyte".to_owned(),
             identity: "in-process".to_owned(),

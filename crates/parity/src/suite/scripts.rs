@@ -24,7 +24,7 @@ pub fn script(pod: &Pod) -> Script {
     let Some(words) = pod.annotations().get(ATTEMPTS) else { return Script::from_annotations(pod) };
     let attempt: usize = pod.labels().get("attempt").and_then(|text| text.parse().ok()).unwrap_or(1);
     let words: Vec<_> = words.split(';').collect();
-    let word = words.get(attempt - 1).or(words.last()).copied().unwrap_or_default();
+    let word = words.get(attempt.saturating_sub(1)).or_else(|| words.last()).copied().unwrap_or_default();
     let (word, millis) = word.split_once('@').unwrap_or((word, "0"));
     let run_for = Duration::from_millis(millis.parse().unwrap_or_default());
     let script = match word.strip_prefix("error:") {

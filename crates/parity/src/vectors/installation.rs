@@ -5,6 +5,8 @@ use std::sync::{Arc, LazyLock};
 use aileron_executor::config::{Config, Loader, SourceFile, Sources};
 use aileron_machinery::pod::CopilotStorage;
 use aileron_machinery::{AnyK8sPlugin, Platform, PluginSet, PodTemplates};
+use aileron_plugins::PluginConfigs;
+use aileron_plugins::spark::crd::PodTemplateSupport;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::PodTemplate;
 use serde_json::Value;
@@ -22,6 +24,8 @@ pub struct Installation {
     /// The configuration, loaded from its file form.
     pub config: Config,
     environment: Arc<std::collections::BTreeMap<String, String>>,
+    /// What a look at the cluster's Spark CRD would say.
+    spark_pod_templates: bool,
 }
 
 impl Installation {
@@ -36,7 +40,12 @@ impl Installation {
             ..Sources::default()
         };
         let loaded = LOADER.load(&sources).context("the configuration of the case was refused")?;
-        Ok(Self { config: loaded.config, environment: Arc::new(case.process_env.clone()) })
+        let supported = case.input("context").get("sparkPodTemplateSupported").and_then(Value::as_bool);
+        Ok(Self {
+            config: loaded.config,
+            environment: Arc::new(case.process_env.clone()),
+            spark_pod_templates: supported.unwrap_or_default(),
+        })
     }
 
     /// What the platform brings to every task; pod templates come from the context of a case.
@@ -59,7 +68,8 @@ impl Installation {
 
     /// The built-in plugins under this configuration.
     pub fn plugins(&self) -> PluginSet {
-        aileron_plugins::builtin()
+        let spark_pod_templates = PodTemplateSupport::known(self.spark_pod_templates);
+        aileron_plugins::builtin(&PluginConfigs { spark_pod_templates, ..PluginConfigs::from(&self.config.plugins) })
     }
 
     /// The Kubernetes plugin that a case names.

@@ -67,7 +67,7 @@ fn drop_zero_quantities(_: &Case, expected: &mut Value, got: &mut Value) {
 }
 
 /// Upstream wires the two variables to cpu.
-fn memory_env_may_select_memory(_: &Case, _: &mut Value, got: &mut Value) {
+pub(crate) fn memory_env_may_select_memory(_: &Case, _: &mut Value, got: &mut Value) {
     walk::objects(got, &mut |members| {
         let (wanted, recorded) = match members.get("name").and_then(Value::as_str) {
             Some("MEMORY_REQUESTS") => ("requests.memory", "requests.cpu"),

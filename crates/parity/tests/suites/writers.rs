@@ -26,20 +26,28 @@ where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
     loop {
-        for mut object in api.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default() {
-            let name = object.name_any();
-            let tick = changes.fetch_add(1, Ordering::Relaxed).to_string();
-            let marks = json!({"metadata": {"labels": {TICK: tick}, "annotations": {TICK: tick}}});
-            let _ = api.patch(&name, &PatchParams::default(), &Patch::Merge(marks)).await;
-            // Based on the list, so it conflicts with whatever was written since, and is then lost by intent.
-            let finalizers = object.finalizers_mut();
-            match finalizers.iter().position(|finalizer| finalizer == FLICKER) {
-                Some(index) => drop(finalizers.remove(index)),
-                None => finalizers.insert(0, FLICKER.to_owned()),
+        let objects = api.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+        futures::future::join_all(objects.into_iter().map(|mut object| {
+            let (api, changes) = (&api, &changes);
+            async move {
+                let name = object.name_any();
+                let tick = changes.fetch_add(1, Ordering::Relaxed).to_string();
+                let marks = json!({"metadata": {"labels": {TICK: tick}, "annotations": {TICK: tick}}});
+                let _ = api.patch(&name, &PatchParams::default(), &Patch::Merge(marks)).await;
+                // The executor writes in between, or not; then this, which builds on what is there, may conflict.
+                if let Ok(latest) = api.get(&name).await {
+                    object = latest;
+                }
+                let finalizers = object.finalizers_mut();
+                match finalizers.iter().position(|finalizer| finalizer == FLICKER) {
+                    Some(index) => drop(finalizers.remove(index)),
+                    None => finalizers.insert(0, FLICKER.to_owned()),
+                }
+                let _ = api.replace(&name, &PostParams::default(), &object).await;
             }
-            let _ = api.replace(&name, &PostParams::default(), &object).await;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        }))
+        .await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -15,17 +15,26 @@ const AMOUNTS: [&str; 12] = [
 pub(super) fn round_trip<T: Serialize + DeserializeOwned>(value: Value) -> Result<Value, serde_json::Error> {
     let typed: T = serde_json::from_value(value)?;
     let mut value = serde_json::to_value(typed)?;
-    without_empty_lists(&mut value);
+    tidy(&mut value);
     Ok(value)
 }
 
-fn without_empty_lists(value: &mut Value) {
+/// Empty lists go, and whole numbers are written as such, whatever type holds them here.
+fn tidy(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|_, field| field.as_array().is_none_or(|items| !items.is_empty()));
-            fields.values_mut().for_each(without_empty_lists);
+            fields.values_mut().for_each(tidy);
         }
-        Value::Array(items) => items.iter_mut().for_each(without_empty_lists),
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        Value::Number(number) if number.is_f64() => {
+            // Beyond this doubles skip whole numbers.
+            const EXACT: f64 = 9_007_199_254_740_992.0;
+            let whole = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < EXACT);
+            if let Some(whole) = whole.and_then(|whole| format!("{whole}").parse::<i64>().ok()) {
+                *value = whole.into();
+            }
+        }
         _ => {}
     }
 }

@@ -47,8 +47,8 @@ impl Store {
 }
 
 impl Cursor {
-    /// The changes since the last call, and the revision up to which nothing is missing.
-    pub(crate) fn advance(&mut self, store: &Store) -> Result<(Vec<Change>, u64), ApiError> {
+    /// The changes since the last call.
+    pub(crate) fn advance(&mut self, store: &Store) -> Result<Vec<Change>, ApiError> {
         self.changed.mark_unchanged();
         let mut transaction = store.lock();
         let now = transaction.revision();
@@ -60,7 +60,12 @@ impl Cursor {
         let changes: Vec<_> = place.history.range(from..).cloned().collect();
         // A start beyond the present stays there.
         self.after = self.after.max(now);
-        Ok((changes, self.after))
+        Ok(changes)
+    }
+
+    /// The revision up to which nothing is missing.
+    pub(crate) fn position(&self) -> u64 {
+        self.after
     }
 
     /// Waits for a change that `advance` has not returned.

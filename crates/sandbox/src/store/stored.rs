@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::Key;
 use crate::field_names;
 use crate::kind::Kind;
-use crate::object::{meta, text_map};
+use crate::object::{meta, set_meta, text_map};
 
 /// One version of one object. It never changes, so readers share it.
 #[derive(Debug)]
@@ -43,6 +43,13 @@ impl Stored {
             fields: field_names::extract(kind, object),
             body: body.into(),
         }
+    }
+
+    /// The same object under another revision.
+    pub(crate) fn at(&self, kind: &Kind, revision: u64) -> Self {
+        let mut object = self.body();
+        set_meta(&mut object, "resourceVersion", revision.to_string().into());
+        Self::new(kind, &object, revision)
     }
 
     /// The object without kind and version.

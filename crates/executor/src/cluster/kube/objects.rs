@@ -63,11 +63,8 @@ impl KubeObjects {
 
     /// What the cache shows, unless it is from before our own last write.
     fn trusted(&self, place: &Place) -> Trusted {
-        let cached = if place.0.kind == "Pod" && place.0.group.is_empty() {
-            self.pods.get(&place.1, &place.2)
-        } else {
-            None
-        };
+        let cached =
+            if place.0.kind == "Pod" && place.0.group.is_empty() { self.pods.get(&place.1, &place.2) } else { None };
         let mut own = self.own();
         let Some(write) = own.get(place).cloned() else {
             return cached.map_or(Trusted::Unknown, Trusted::Shown);
@@ -211,7 +208,12 @@ impl Objects for KubeObjects {
         for_metadata(self.writer.client(), request).await.map(drop)
     }
 
-    async fn remove_finalizer(&self, kind: &ResourceKind, object: &dyn AnyResource, name: &str) -> Result<(), ApiError> {
+    async fn remove_finalizer(
+        &self,
+        kind: &ResourceKind,
+        object: &dyn AnyResource,
+        name: &str,
+    ) -> Result<(), ApiError> {
         let mut metadata = object.metadata().clone();
         let namespace = metadata.namespace.clone().unwrap_or_default();
         let object_name = metadata.name.clone().unwrap_or_default();

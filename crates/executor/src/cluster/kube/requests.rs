@@ -62,9 +62,7 @@ pub(super) async fn answered<T: DeserializeOwned>(
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) => {
-                Self { code: status.code, reason: status.reason, message: status.message }
-            }
+            kube::Error::Api(status) => Self { code: status.code, reason: status.reason, message: status.message },
             other => Self { code: 0, reason: String::new(), message: chain(&other) },
         }
     }

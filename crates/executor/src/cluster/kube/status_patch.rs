@@ -47,7 +47,11 @@ mod tests {
     }
 
     fn without_nulls() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![any::<bool>().prop_map(Value::from), any::<i32>().prop_map(Value::from), "[a-c]{0,3}".prop_map(Value::from)];
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-c]{0,3}".prop_map(Value::from)
+        ];
         leaf.prop_recursive(3, 24, 4, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),

@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use aileron_idl::flyteidl2::core::resources::{ResourceEntry, ResourceName};
 use aileron_idl::flyteidl2::core::task_template::Target;
-use aileron_idl::flyteidl2::core::{Container, K8sPod, KeyValuePair, SharedMemory, TaskTemplate};
+use aileron_idl::flyteidl2::core::{
+    Container, GpuAccelerator, K8sPod, KeyValuePair, Resources, SharedMemory, TaskTemplate,
+};
 use aileron_idl::json_to_struct;
 use k8s_openapi::api::core::v1::{EnvVar, PodSpec, PodTemplate};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::pod::merge::merge_onto_template;
+use crate::pod::merge::{merge_onto_template, merge_overlay};
 use crate::{Overrides, Platform, PodTemplates, TaskExecutionId, TaskMetadata, TaskPaths};
 
 fn task(template: TaskTemplate, platform: Platform) -> TaskContext {
@@ -171,7 +174,92 @@ fn some_names() -> impl Strategy<Value = Vec<&'static str>> {
     prop::collection::vec(prop::sample::select(&["main", "side", "default", "primary", "default-init"][..]), 0..4)
 }
 
+/// Layers that fill in what is missing; the others add to lists or replace texts.
+const FILLING: [&str; 14] = [
+    "resources",
+    "restart policy",
+    "service account",
+    "scheduler",
+    "node selector",
+    "default affinity",
+    "pod security context",
+    "host network",
+    "DNS",
+    "interruptible affinity",
+    "container security context",
+    "accelerator placement",
+    "image override",
+    "extended resource tolerations",
+];
+
+prop_compose! {
+    /// What an operator may set and a task may meet.
+    fn any_config()(
+        selector in some_map(), spot_selector in some_map(), security in any::<bool>(), dns in any::<bool>(),
+        host_network in prop::option::of(any::<bool>()), scheduler in prop::sample::select(&["", "volcano"][..]),
+        requirement in any::<bool>(), affinity in any::<bool>(), extended in any::<bool>(),
+    ) -> K8sConfig {
+        let requirement = requirement.then(|| json!({"key": "spot", "operator": "Exists"}));
+        let term = json!({"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a"]}]});
+        let affinity = affinity.then(|| {
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}})
+        });
+        K8sConfig {
+            default_node_selector: selector,
+            interruptible_node_selector: spot_selector,
+            default_pod_security_context: security.then(|| serde_json::from_value(json!({"runAsUser": 1})).unwrap()),
+            default_security_context: security.then(|| serde_json::from_value(json!({"runAsUser": 2})).unwrap()),
+            default_pod_dns_config: dns.then(|| serde_json::from_value(json!({"searches": ["x"]})).unwrap()),
+            enable_host_networking_pod: host_network,
+            scheduler_name: scheduler.to_owned(),
+            interruptible_node_selector_requirement: requirement.map(|json| serde_json::from_value(json).unwrap()),
+            default_affinity: affinity.map(|json| serde_json::from_value(json).unwrap()),
+            add_tolerations_for_extended_resources: extended.then(|| "nvidia.com/gpu".to_owned()).into_iter().collect(),
+            ..Default::default()
+        }
+    }
+}
+
+fn some_map() -> impl Strategy<Value = std::collections::BTreeMap<String, String>> {
+    prop::collection::btree_map(prop::sample::select(&["spot", "disk"][..]).prop_map(str::to_owned), "[ab]", 0..3)
+}
+
+fn gpu_task(gpus: u8, device: &str) -> TaskTemplate {
+    let mut template = container_task(&[("A", "1")]);
+    let entry = ResourceEntry { name: ResourceName::Gpu.into(), value: gpus.to_string() };
+    if let Some(Target::Container(container)) = &mut template.target {
+        container.resources = Some(Resources { limits: vec![entry], ..Default::default() });
+    }
+    let accelerator = GpuAccelerator { device: device.into(), ..Default::default() };
+    template.extended_resources = Some(ExtendedResources { gpu_accelerator: Some(accelerator), ..Default::default() });
+    template
+}
+
 proptest! {
+    #[test]
+    fn filling_in_twice_is_filling_in_once(
+        config in any_config(), interruptible in any::<bool>(), gpus in 0..3_u8,
+        device in prop::sample::select(&["", "a100"][..]), merged in any::<bool>(),
+    ) {
+        let mut platform = if merged {
+            with_template(&json!({"containers": [{"name": "default", "env": [{"name": "T"}]}]}))
+        } else {
+            Platform::default()
+        };
+        let default_pod_template_name = platform.k8s.default_pod_template_name.clone();
+        platform.k8s = Arc::new(K8sConfig { default_pod_template_name, ..config });
+        let task = task(gpu_task(gpus, device), platform);
+        let cx = LayerContext::new(&task, PodOptions { interruptible: Some(interruptible), ..Default::default() });
+        let built = apply(task_pod_layers(), &cx).unwrap();
+        let filling: Vec<_> = task_pod_layers().filter(|layer| FILLING.contains(&layer.name)).collect();
+        prop_assert_eq!(filling.len(), FILLING.len());
+        for layer in filling {
+            let mut again = built.clone();
+            (layer.apply)(&mut again, &cx).unwrap();
+            prop_assert_eq!(&again, &built, "{}", layer.name);
+        }
+    }
+
     #[test]
     fn any_template_gives_a_pod_or_an_error_and_always_the_same(spec in nearly_a_spec(), names in some_names()) {
         let mut spec = spec;
@@ -193,9 +281,11 @@ proptest! {
             containers.iter().map(|container| container.name.clone()).collect()
         };
         prop_assert_eq!(names(&merged.containers), task.clone());
-        prop_assert_eq!(names(&merged.init_containers.unwrap()), task);
+        prop_assert_eq!(names(merged.init_containers.as_deref().unwrap()), task);
         for container in &merged.containers {
             prop_assert!(env_names(container.env.as_ref()).contains(&container.name.as_str()));
         }
+        let laid_over = merge_overlay(&merged, &spec(&template)).unwrap();
+        prop_assert_eq!(names(&laid_over.containers), names(&merged.containers));
     }
 }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::fields::collect;
 use super::*;
 
 fn list(amounts: &[(&str, &str)]) -> Option<ResourceList> {

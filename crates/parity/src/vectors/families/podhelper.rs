@@ -6,9 +6,11 @@ use aileron_machinery::pod::{
     accelerator, affinity, extended_resources, log_context, merge, phase, shared_memory, times, tolerations,
 };
 use aileron_machinery::{Phase, PluginError, TaskInfo};
+use aileron_plugins::spark::crd::has_driver_template;
 use k8s_openapi::api::core::v1::{
     Affinity, ContainerStatus, NodeSelectorRequirement, Pod, PodSpec, PodStatus, ResourceRequirements,
 };
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
 use super::{Case, argument, plugin_failure, unknown_function, value};
@@ -84,6 +86,10 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
         )),
         "pod.mergeOverlayOntoBase" => {
             merged(merge::merge_overlay(&argument(case, "base")?, &argument(case, "overlay")?))
+        }
+        "spark.crdHasDriverTemplate" => {
+            let crd: CustomResourceDefinition = argument(case, "crd")?;
+            value(has_driver_template(&crd))
         }
         function if function.starts_with("pod.") => read(case, function, &config),
         _ => Err(unknown_function(case)),

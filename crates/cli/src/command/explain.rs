@@ -1,0 +1,113 @@
+//! `aileron explain`.
+
+use aileron_executor::explain::{Explanation, Field, Lost, Source, explain as explain_object};
+use serde_json::Value;
+
+use super::render::{offline, refused};
+use crate::arguments::{ExplainArguments, Explained};
+use crate::failure::Failure;
+use crate::{output, table};
+
+/// The source of what a layer knows by itself.
+const BUILT_IN: &str = "built in";
+/// Longest value in a table; JSON has it whole.
+const VALUE_WIDTH: usize = 40;
+
+pub fn explain(arguments: &ExplainArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+    let (offline, loaded) = offline(&arguments.task, overrides)?;
+    let mut explanation = explain_object(&offline, &loaded).map_err(|error| refused(&arguments.task, error))?;
+    if let Some(wanted) = &arguments.field {
+        select(&mut explanation, wanted)?;
+    }
+    match (arguments.output, &arguments.field) {
+        (Explained::Json, _) => output::print_json(&explanation.to_json()),
+        (Explained::Text, None) => output::print(&as_table(&explanation)),
+        // Few enough to say everything about them.
+        (Explained::Text, Some(_)) => output::print(&explanation.fields.iter().map(in_full).collect::<String>()),
+    }
+}
+
+/// Leaves only the fields that are wanted.
+fn select(explanation: &mut Explanation, wanted: &str) -> Result<(), Failure> {
+    let wanted = wanted.trim_start_matches('.');
+    if !explanation.fields.iter().any(|field| field.path.is_within(wanted)) {
+        return Err(Failure::Usage(format!(
+            "--field {wanted}: the object has no such field{}",
+            near(explanation, wanted)
+        )));
+    }
+    explanation.fields.retain(|field| field.path.is_within(wanted));
+    Ok(())
+}
+
+/// What there is at the deepest place that the wanted path reaches.
+fn near(explanation: &Explanation, wanted: &str) -> String {
+    let cuts = wanted.match_indices(['.', '[']).map(|(place, _)| place);
+    let mut reached: Vec<&str> = cuts.map(|place| &wanted[..place]).collect();
+    reached.insert(0, "");
+    let inside = |parent: &str| -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for field in explanation.fields.iter().filter(|field| field.path.is_within(parent)) {
+            let lengths = 1..=field.path.segments().len();
+            let child =
+                lengths.map(|length| field.path.prefix(length)).find(|path| path.to_string().len() > parent.len());
+            if let Some(child) = child.map(|path| path.to_string()).filter(|child| !names.contains(child)) {
+                names.push(child);
+            }
+        }
+        names
+    };
+    let found = reached.iter().rev().map(|parent| inside(parent)).find(|names| !names.is_empty());
+    found.map_or_else(String::new, |names| format!("; there are: {}", names.join(", ")))
+}
+
+fn as_table(explanation: &Explanation) -> String {
+    let rows: Vec<_> = explanation.fields.iter().map(row).collect();
+    table::render(&["FIELD", "VALUE", "LAYER", "SOURCE", "LOST"], &rows)
+}
+
+fn row(field: &Field) -> Vec<String> {
+    let lost = |lost: &Lost| format!("{} ({})", shown(&lost.value), lost.layer);
+    vec![
+        field.path.to_string(),
+        shown(&field.value),
+        field.layer.clone(),
+        source(field),
+        field.lost.iter().map(lost).collect::<Vec<_>>().join(", "),
+    ]
+}
+
+/// Everything about one field.
+fn in_full(field: &Field) -> String {
+    let mut text = format!("{} = {}\n  layer     {}\n", field.path, field.value, field.layer);
+    let mut line = |label: &str, content: &dyn std::fmt::Display| text.push_str(&format!("  {label:<9} {content}\n"));
+    field.sources.iter().for_each(|source| line("source", source));
+    if field.sources.is_empty() && field.conditions.is_empty() {
+        line("source", &BUILT_IN);
+    }
+    field.conditions.iter().for_each(|source| line("because", source));
+    for Lost { layer, value, source } in &field.lost {
+        let from = source.as_ref().map_or_else(String::new, |source| format!(" from {source}"));
+        line("lost", &format!("{value} of layer {layer}{from}"));
+    }
+    text
+}
+
+/// What the value goes back to; what decides about it only if nothing else can be said.
+fn source(field: &Field) -> String {
+    let joined = |sources: &[Source]| sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match (field.sources.is_empty(), field.conditions.is_empty()) {
+        (false, _) => joined(&field.sources),
+        (true, false) => format!("because of {}", joined(&field.conditions)),
+        (true, true) => BUILT_IN.to_owned(),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() <= VALUE_WIDTH {
+        return text;
+    }
+    let start: String = text.chars().take(VALUE_WIDTH - 1).collect();
+    format!("{start}…")
+}

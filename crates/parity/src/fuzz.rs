@@ -1,0 +1,125 @@
+//! Entry points for fuzzers: any bytes as a task template, any bytes as an object. Nothing may panic, and the answer is
+//! an object, a phase, or an error that says something.
+//!
+//! `tests/fuzz.rs` feeds them with damaged recordings in every test run; `fuzz/` hands them to libFuzzer
+//! (`cargo +nightly fuzz run build`, in `crates/parity`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use aileron_executor::offline::Offline;
+use aileron_executor::offline::read;
+use aileron_idl::flyteidl2::core::{LiteralMap, TaskTemplate};
+use aileron_machinery::{AnyK8sPlugin, ObservedPhase, PhaseContext, TaskContext};
+use anyhow::Context as _;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodTemplate;
+use prost::Message;
+use serde_json::Value;
+
+use crate::vectors::case::Case;
+use crate::vectors::context::of_case;
+use crate::vectors::installation::Installation;
+use crate::vectors::phase_info::phase_info;
+
+/// What became of some bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// They are no template or no object.
+    Unreadable,
+    /// An error, with its text.
+    Refused(String),
+    /// The object that was built, or the phase that was read.
+    Made(Value),
+}
+
+/// Builds objects from bytes.
+#[derive(Clone)]
+pub struct Builder {
+    installations: Vec<Offline>,
+}
+
+/// Reads objects from bytes.
+pub struct Reader {
+    plugin: Arc<dyn AnyK8sPlugin>,
+    task: TaskContext,
+}
+
+impl Builder {
+    /// Builds under the configurations and pod templates of these recorded cases.
+    pub fn new(cases: &[Case]) -> anyhow::Result<Self> {
+        let offline = |case: &Case| -> anyhow::Result<Offline> {
+            let given = read::task(b"{type: python}").context("the smallest template")?;
+            let templates = case.input("context").get("podTemplates").cloned().unwrap_or_default();
+            let pod_templates: Option<Vec<PodTemplate>> = serde_json::from_value(templates)?;
+            Ok(Offline {
+                action: given.action,
+                template: given.template,
+                config: Installation::of(case)?.config,
+                plugins: |config| aileron_plugins::builtin(&(&config.plugins).into()),
+                pod_templates: pod_templates.unwrap_or_default(),
+                inputs: Some(LiteralMap::default()),
+                environment: BTreeMap::new(),
+                executor_namespace: "flyte".into(),
+                now: Timestamp::UNIX_EPOCH,
+            })
+        };
+        let installations: Vec<_> = cases.iter().map(offline).collect::<anyhow::Result<_>>()?;
+        anyhow::ensure!(!installations.is_empty(), "give at least one case");
+        Ok(Self { installations })
+    }
+
+    /// Builds the object of an encoded task template; the first byte chooses the installation.
+    pub fn build(&self, data: &[u8]) -> Answer {
+        let Some((choice, bytes)) = data.split_first() else { return Answer::Unreadable };
+        let Ok(template) = TaskTemplate::decode(bytes) else { return Answer::Unreadable };
+        let mut offline = self.installations[usize::from(*choice) % self.installations.len()].clone();
+        // A type that is empty never gets as far as a plugin.
+        offline.action.spec.task_type =
+            if template.r#type.is_empty() { "python".to_owned() } else { template.r#type.clone() };
+        offline.template = template;
+        match offline.render() {
+            Ok(rendered) => Answer::Made(rendered.object),
+            Err(error) => Answer::Refused(chain(&error)),
+        }
+    }
+}
+
+impl Reader {
+    /// Reads as the plugin of a recorded case does.
+    pub fn new(case: &Case) -> anyhow::Result<Self> {
+        let installation = Installation::of(case)?;
+        Ok(Self { plugin: installation.k8s_plugin(case)?, task: of_case(case, &installation)?.with_inputs() })
+    }
+
+    /// Reads the phase of an object in JSON.
+    pub fn read(&self, data: &[u8]) -> Answer {
+        let Ok(object) = serde_json::from_slice::<Value>(data) else { return Answer::Unreadable };
+        let Ok(object) = self.plugin.decode(object) else { return Answer::Unreadable };
+        let prior = ObservedPhase::default();
+        let cx = PhaseContext { task: &self.task, prior: &prior, pods: &[], error_document: None };
+        let phase = self.plugin.phase(&cx, object.as_ref());
+        // These look at the same object, in production right after.
+        let _ = (self.plugin.due(&cx, object.as_ref()), self.plugin.is_terminal(object.as_ref()));
+        let _ = self.plugin.completed_at(object.as_ref());
+        match phase.map(|phase| phase_info(&phase)) {
+            Ok(Ok(phase)) => Answer::Made(phase),
+            Ok(Err(error)) => Answer::Refused(error.to_string()),
+            Err(error) => Answer::Refused(chain(&error)),
+        }
+    }
+}
+
+/// A recorded case by its id.
+pub fn recorded(id: &str) -> anyhow::Result<Case> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/open").join(id).with_extension("json");
+    let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&bytes).with_context(|| format!("{} is not a case", path.display()))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
