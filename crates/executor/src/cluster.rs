@@ -7,7 +7,7 @@ pub mod kube;
 
 use std::sync::Arc;
 
-use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
+use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -139,8 +139,8 @@ pub trait Objects: Send + Sync {
         recorded_after: Option<Timestamp>,
     ) -> Vec<ObjectEvent>;
 
-    /// The pods that belong to an action, by name.
-    fn pods_of(&self, action_uid: &str, namespace: &str) -> Vec<Arc<Pod>>;
+    /// The pods that belong to an attempt, by name, whoever made them.
+    fn pods_of(&self, attempt: &TaskMetadata) -> Vec<Arc<Pod>>;
 }
 
 /// How soon a status must be visible to others.

@@ -61,7 +61,7 @@ pub struct Field {
 /// When there is no object.
 pub fn explain(offline: &Offline, loaded: &Loaded) -> Result<Explanation, OfflineError> {
     let (rendered, traced) = traced(offline)?;
-    let influences = influences(offline, &rendered.object, &Origins::new(loaded));
+    let influences = influences(offline, &rendered, &Origins::new(loaded));
     let fields = traced.into_iter().map(|traced| field(traced, &influences)).collect();
     Ok(Explanation { plugin: rendered.plugin, object: rendered.object, fields })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use aileron_machinery::config::StorageConfig;
 use aileron_machinery::pod::CopilotStorage;
 use aileron_machinery::{Platform, PluginSet};
+use aileron_plugins::spark::crd::{CRD_NAME as SPARK_DEFINITION, PodTemplateSupport};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
@@ -55,6 +56,8 @@ pub struct RunOptions {
     pub identity: String,
     /// Told when caches are complete.
     pub readiness: Readiness,
+    /// Told what the cluster's Spark definition knows; the plugin has a clone.
+    pub spark_pod_templates: PodTemplateSupport,
 }
 
 /// The executor could not start, or had to stop.
@@ -84,7 +87,7 @@ pub enum RunError {
 
 /// Runs until cancelled; then lets rounds under way end and what is held be written.
 pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), RunError> {
-    let RunOptions { config, plugins, client, namespace, identity, readiness } = options;
+    let RunOptions { config, plugins, client, namespace, identity, readiness, spark_pod_templates } = options;
     let store: Arc<dyn BlobStore> = Arc::new(ObjectStores::new(storage_settings(&config.storage)?)?);
     let events = connect("executor.EventsServiceURL", &config.executor.events_service_url)?;
     let events = Arc::new(EventBatcher::start(Arc::new(EventsClient::new(events)), BatcherOptions::default()));
@@ -99,7 +102,9 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     let pods = Arc::new(watch::pods::PodCache::default());
     let object_events = Arc::new(watch::events::EventCache::default());
     let templates = Arc::new(watch::templates::TemplateCache::new(&namespace));
-    let kube_objects = Arc::new(KubeObjects::new(writer.clone(), Arc::clone(&pods), Arc::clone(&object_events)));
+    let others = Arc::new(watch::kinds::ObjectCache::default());
+    let kube_objects =
+        Arc::new(KubeObjects::new(writer.clone(), Arc::clone(&pods), Arc::clone(&others), Arc::clone(&object_events)));
     let objects: Arc<dyn Objects> = Arc::clone(&kube_objects) as _;
     let registry = Arc::new(Registry::new(&plugins, &registry_rules(&config), &objects, &store)?);
     for warning in registry.warnings() {
@@ -109,9 +114,25 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     // Watches outlive the controller, so that the last rounds still see what happens.
     let watches = TaskTracker::new();
     let stop_watches = CancellationToken::new();
-    let names =
-        [watch::actions::NAME, watch::ended::NAME, watch::pods::NAME, watch::templates::NAME, watch::events::NAME];
+    let names = [
+        watch::actions::NAME,
+        watch::ended::NAME,
+        watch::pods::NAME,
+        watch::templates::NAME,
+        watch::events::NAME,
+        watch::kinds::NAME,
+    ];
     let synced = Synced::new(readiness, &names);
+    let kind_feed = watch::kinds::KindFeed {
+        cache: others,
+        objects: Arc::clone(&kube_objects),
+        queue: Arc::clone(&queue),
+        observe: Arc::new(move |name, definition| {
+            if name == SPARK_DEFINITION {
+                spark_pod_templates.observe(definition);
+            }
+        }),
+    };
     let pod_feed = watch::pods::PodFeed {
         pods: Arc::clone(&pods),
         events: Arc::clone(&object_events),
@@ -140,6 +161,9 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     follow(watch::ended::run(client.clone(), memory_2, queue_2, synced.clone(), stop()).boxed());
     follow(watch::pods::run(client.clone(), pod_feed, synced.clone(), stop()).boxed());
     follow(watch::events::run(client.clone(), event_feed, synced.clone(), stop()).boxed());
+    let enabled = registry.kinds();
+    let watched = plugins.k8s().iter().filter(|plugin| enabled.contains(&plugin.kind())).cloned().collect();
+    follow(watch::kinds::run(client.clone(), watched, kind_feed, synced.clone(), stop()).boxed());
     let (cached, home) = (Arc::clone(&templates), namespace.clone());
     follow(watch::templates::run(client.clone(), cached, home, synced.clone(), stop()).boxed());
     watches.spawn(gauges(Arc::clone(&memory), pods, Arc::clone(&queue), stop()));

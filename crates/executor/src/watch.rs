@@ -6,6 +6,7 @@
 pub mod actions;
 pub mod ended;
 pub mod events;
+pub mod kinds;
 pub mod pods;
 pub mod templates;
 
@@ -14,11 +15,14 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStream};
+use kube::api::ObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::controller::memory::ActionKey;
+use crate::controller::queue::Queue;
 use crate::serve::Readiness;
 
 /// Which watches have their first full list. Rounds begin only when all have: a round that sees an action but not yet
@@ -52,6 +56,27 @@ impl Synced {
 
 /// Objects per page of the first list, so that a large cluster does not arrive in one piece.
 pub(crate) const PAGE: u32 = 500;
+
+/// Wakes the action that an object was made for.
+pub(crate) fn wake_owner(queue: &Queue, metadata: &ObjectMeta) {
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let owner = owners.iter().find(|owner| owner.kind == "TaskAction").map(|owner| owner.name.as_str());
+    if let Some(owner) = owner {
+        queue.wake(&ActionKey::new(namespace, owner));
+        return;
+    }
+    // A pod that an operator made belongs to the operator's object, but bears the labels of the run and the action, which
+    // the control plane names the TaskAction after. And where owner references are switched off, an object of ours is
+    // named after its action and attempt. A name that nobody has is woken in vain, which costs nothing.
+    let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key));
+    if let (Some(run), Some(action)) = (label("run"), label("action")) {
+        queue.wake(&ActionKey::new(namespace, &format!("{run}-{action}")));
+    }
+    if let Some((action, _)) = metadata.name.as_deref().and_then(|name| name.rsplit_once('-')) {
+        queue.wake(&ActionKey::new(namespace, action));
+    }
+}
 
 /// Takes in what a watch shows.
 pub trait Sink<K>: Send {

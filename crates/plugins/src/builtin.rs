@@ -63,4 +63,12 @@ mod tests {
         let core: Vec<_> = plugins.core().iter().map(|plugin| plugin.entry().id).collect();
         assert_eq!(core, ["core-sleep"]);
     }
+
+    #[test]
+    fn plugins_stand_in_upstreams_order() {
+        let plugins = builtin(&PluginConfigs::default());
+        let ids: Vec<_> = plugins.k8s().iter().map(|plugin| plugin.entry().id).collect();
+        let operators = ["clustered-task", "dask", "mpi", "pytorch", "tensorflow"];
+        assert_eq!(ids, [&operators[..], &["container", "sidecar", "pod", "ray", "spark"]].concat());
+    }
 }

@@ -6,10 +6,12 @@ use serde_json::Value;
 use super::render::{offline, refused};
 use crate::arguments::{ExplainArguments, Explained};
 use crate::failure::Failure;
-use crate::{output, table};
+use crate::output;
 
 /// The source of what a layer knows by itself.
 const BUILT_IN: &str = "built in";
+/// Widest column that others are lined up with; what is longer sticks out.
+const COLUMN_WIDTH: usize = 96;
 /// Longest value in a table; JSON has it whole.
 const VALUE_WIDTH: usize = 40;
 
@@ -61,14 +63,25 @@ fn near(explanation: &Explanation, wanted: &str) -> String {
     found.map_or_else(String::new, |names| format!("; there are: {}", names.join(", ")))
 }
 
+/// A table in which one long path does not push everything else off the screen.
 fn as_table(explanation: &Explanation) -> String {
-    let rows: Vec<_> = explanation.fields.iter().map(row).collect();
-    table::render(&["FIELD", "VALUE", "LAYER", "SOURCE", "LOST"], &rows)
+    let header = ["FIELD", "VALUE", "LAYER", "SOURCE", "LOST"].map(str::to_owned);
+    let rows: Vec<_> = std::iter::once(header).chain(explanation.fields.iter().map(row)).collect();
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.filter(|width| *width <= COLUMN_WIDTH).max().unwrap_or_default()
+    };
+    let widths = [0, 1, 2, 3, 4].map(width);
+    let line = |row: &[String; 5]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("   ").trim_end())
+    };
+    rows.iter().map(line).collect()
 }
 
-fn row(field: &Field) -> Vec<String> {
+fn row(field: &Field) -> [String; 5] {
     let lost = |lost: &Lost| format!("{} ({})", shown(&lost.value), lost.layer);
-    vec![
+    [
         field.path.to_string(),
         shown(&field.value),
         field.layer.clone(),

@@ -12,7 +12,7 @@ use super::compare::changes;
 use super::documents::{Document, Origins, Source};
 use super::path::{FieldPath, Segment, leaves};
 use super::trace::is_empty;
-use crate::offline::Offline;
+use crate::offline::{Offline, Rendered};
 
 /// What is put behind a text to make it another; a letter that names, paths and labels may end with.
 const MARK: char = 'x';
@@ -48,11 +48,11 @@ pub struct Lost {
 }
 
 /// All values that decide about anything in the object.
-pub(super) fn influences(offline: &Offline, object: &Value, origins: &Origins) -> Vec<Influence> {
+pub(super) fn influences(offline: &Offline, rendered: &Rendered, origins: &Origins) -> Vec<Influence> {
     let mut found = Vec::new();
     for document in Document::all(offline) {
         let whole = document.read(offline);
-        let experiment = Experiment { offline, object, origins, document, whole: &whole };
+        let experiment = Experiment { offline, rendered, origins, document, whole: &whole };
         for (path, value) in leaves(&whole) {
             let is_default = document == Document::Config && origins.is_default(&path);
             if is_default && is_off(value) {
@@ -69,7 +69,7 @@ pub(super) fn influences(offline: &Offline, object: &Value, origins: &Origins) -
 
 struct Experiment<'a> {
     offline: &'a Offline,
-    object: &'a Value,
+    rendered: &'a Rendered,
     origins: &'a Origins,
     document: Document,
     whole: &'a Value,
@@ -81,8 +81,8 @@ impl Experiment<'_> {
         let mut otherwise = BTreeMap::new();
         let changed = alternatives(value).into_iter().find_map(|other| Some((self.changed(path, &other)?, other)));
         if let Some((object, other)) = &changed {
-            for (field, now) in changes(self.object, object) {
-                let before = field.get(self.object).unwrap_or(&Value::Null);
+            for (field, now) in changes(&self.rendered.object, object) {
+                let before = field.get(&self.rendered.object).unwrap_or(&Value::Null);
                 let holds = now.is_some_and(|now| is_held(other, before, &now));
                 effects.insert(field, if holds { Effect::Holds } else { Effect::Decides });
             }
@@ -91,7 +91,7 @@ impl Experiment<'_> {
         if let Some((without, object)) = &removed {
             // Without an item all after it move up, which looks like a change of each.
             let moves_others = changed.is_some() && matches!(path.segments().last(), Some(Segment::Index(_)));
-            for (field, now) in changes(self.object, object) {
+            for (field, now) in changes(&self.rendered.object, object) {
                 if now.is_some() && effects.get(&field) == Some(&Effect::Holds) {
                     otherwise.insert(field, without);
                 } else if !moves_others {
@@ -100,7 +100,7 @@ impl Experiment<'_> {
             }
         }
         if changed.is_none() && removed.is_none() && !is_off(value) {
-            let equal = leaves(self.object).into_iter().filter(|(_, field)| *field == value);
+            let equal = leaves(&self.rendered.object).into_iter().filter(|(_, field)| *field == value);
             effects.extend(equal.map(|(field, _)| (field, Effect::Equals)));
         }
         Influence {
@@ -115,7 +115,14 @@ impl Experiment<'_> {
         let mut document = self.whole.clone();
         path.set(&mut document, other.clone());
         let offline = self.document.write(self.offline, document)?;
-        offline.render().ok().map(|rendered| rendered.object)
+        self.comparable(&offline)
+    }
+
+    /// The object of another version of the task. If another plugin makes it, it is another object altogether, and
+    /// nothing follows for the fields of this one.
+    fn comparable(&self, offline: &Offline) -> Option<Value> {
+        let other = offline.render().ok()?;
+        Some(if other.plugin == self.rendered.plugin { other.object } else { self.rendered.object.clone() })
     }
 
     /// The task and its object with no value there. A key of the configuration falls back to its default; a part that
@@ -123,7 +130,7 @@ impl Experiment<'_> {
     fn removed(&self, path: &FieldPath) -> Option<(Offline, Value)> {
         let built = |document: Value| {
             let offline = self.document.write(self.offline, document)?;
-            let object = offline.render().ok()?.object;
+            let object = self.comparable(&offline)?;
             Some((offline, object))
         };
         let mut document = self.whole.clone();
@@ -148,7 +155,7 @@ impl Experiment<'_> {
         let wanted =
             traced.into_iter().filter(|traced| fields.contains_key(&traced.path) && !is_empty(&traced.won.value));
         let lost = wanted.map(|traced| {
-            let source = holder(without, &rendered.object, &traced.path, &traced.won.value, self.origins);
+            let source = holder(without, &rendered, &traced.path, &traced.won.value, self.origins);
             (traced.path, Lost { layer: traced.won.layer, value: traced.won.value, source })
         });
         lost.collect()
@@ -156,10 +163,16 @@ impl Experiment<'_> {
 }
 
 /// The value of some document that the field holds, among those that are equal to it.
-fn holder(offline: &Offline, object: &Value, field: &FieldPath, value: &Value, origins: &Origins) -> Option<Source> {
+fn holder(
+    offline: &Offline,
+    rendered: &Rendered,
+    field: &FieldPath,
+    value: &Value,
+    origins: &Origins,
+) -> Option<Source> {
     Document::all(offline).into_iter().find_map(|document| {
         let whole = document.read(offline);
-        let experiment = Experiment { offline, object, origins, document, whole: &whole };
+        let experiment = Experiment { offline, rendered, origins, document, whole: &whole };
         let mut equal = leaves(&whole).into_iter().filter(|(_, other)| *other == value && !is_off(other));
         let (path, _) = equal.find(|(path, _)| {
             alternatives(value).iter().any(|other| {

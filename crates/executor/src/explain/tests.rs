@@ -152,6 +152,18 @@ fn losers_are_those_overwritten_and_those_that_would_have_stood() {
     assert!(lost("metadata.namespace").is_empty());
 }
 
+#[test]
+fn the_choice_of_the_plugin_decides_about_no_single_field() {
+    let loaded = loaded(CONFIG);
+    let mut offline = offline(TASK, &loaded, POD_TEMPLATE);
+    offline.plugins = |config| aileron_plugins::builtin(&(&config.plugins).into()).with(Plain);
+    offline.action.spec.task_type = "plain".into();
+    let explanation = explain(&offline, &loaded).unwrap();
+    let by_type =
+        explanation.fields.iter().filter(|field| told(&field.conditions).contains(&"action spec.taskType".into()));
+    assert_eq!(by_type.count(), 0);
+}
+
 /// A plugin that knows nothing of layers.
 struct Plain;
 

@@ -51,7 +51,7 @@ impl PluginManager {
         let prior = prior(before);
         let needs = self.plugin.needs(task);
         let pods = if needs.pods {
-            self.objects.pods_of(&task.metadata.owner.uid, &task.metadata.namespace)
+            self.objects.pods_of(&task.metadata)
         } else {
             Vec::new()
         };

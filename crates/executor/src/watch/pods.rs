@@ -1,18 +1,18 @@
 //! Pods made for tasks, slimmed to what phases are read from.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use aileron_machinery::{ResourceKind, TaskMetadata};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::api::{Api, ObjectMeta};
 use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 
 use super::events::EventCache;
-use super::{PAGE, Sink, Synced, follow};
-use crate::action::metadata::MANAGED_LABEL;
+use super::{PAGE, Sink, Synced, follow, wake_owner};
+use crate::action::metadata::{ATTEMPT_LABEL, MANAGED_LABEL};
 use crate::cluster::kube::objects::KubeObjects;
-use crate::controller::memory::ActionKey;
 use crate::controller::queue::Queue;
 
 /// The name of this watch in readiness and metrics.
@@ -20,7 +20,7 @@ pub const NAME: &str = "pods";
 
 type Place = (String, String);
 
-/// The pods of all tasks, by place and by owner.
+/// The pods of all tasks, by place and by action.
 #[derive(Default)]
 pub struct PodCache {
     inner: RwLock<Inner>,
@@ -29,8 +29,11 @@ pub struct PodCache {
 #[derive(Default)]
 struct Inner {
     pods: HashMap<Place, Arc<Pod>>,
-    by_owner: HashMap<String, BTreeSet<Place>>,
+    by_action: HashMap<ActionLabels, BTreeSet<Place>>,
 }
+
+/// Namespace, run and action, as pods are labelled with them: also those that operators make for an action.
+type ActionLabels = (String, String, String);
 
 impl PodCache {
     /// The pod at a place.
@@ -38,11 +41,15 @@ impl PodCache {
         self.read().pods.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// The pods that a given object owns, by name.
-    pub fn owned_by(&self, uid: &str, namespace: &str) -> Vec<Arc<Pod>> {
+    /// The pods of an attempt, by name: those that bear its labels, whoever made them.
+    pub fn of_attempt(&self, metadata: &TaskMetadata) -> Vec<Arc<Pod>> {
+        let Some(key) = action_labels(&metadata.namespace, Some(&metadata.labels)) else { return Vec::new() };
+        let attempt = metadata.labels.get(ATTEMPT_LABEL);
         let inner = self.read();
-        let places = inner.by_owner.get(uid).into_iter().flatten();
-        places.filter(|place| place.0 == namespace).filter_map(|place| inner.pods.get(place).cloned()).collect()
+        let pods = inner.by_action.get(&key).into_iter().flatten().filter_map(|place| inner.pods.get(place));
+        let labelled =
+            |pod: &&Arc<Pod>| pod.metadata.labels.as_ref().and_then(|labels| labels.get(ATTEMPT_LABEL)) == attempt;
+        pods.filter(labelled).cloned().collect()
     }
 
     /// How many pods there are.
@@ -58,16 +65,16 @@ impl PodCache {
     fn insert(&self, pod: Pod) {
         let place = place(&pod);
         let mut inner = self.write();
-        inner.forget_owner(&place);
-        for uid in owners(&pod) {
-            inner.by_owner.entry(uid).or_default().insert(place.clone());
+        inner.forget_labels(&place);
+        if let Some(key) = action_labels(&place.0, pod.metadata.labels.as_ref()) {
+            inner.by_action.entry(key).or_default().insert(place.clone());
         }
         inner.pods.insert(place, Arc::new(pod));
     }
 
     fn remove(&self, place: &Place) {
         let mut inner = self.write();
-        inner.forget_owner(place);
+        inner.forget_labels(place);
         inner.pods.remove(place);
     }
 
@@ -85,14 +92,13 @@ impl PodCache {
 }
 
 impl Inner {
-    fn forget_owner(&mut self, place: &Place) {
-        let Some(pod) = self.pods.get(place) else { return };
-        for uid in owners(pod) {
-            if let Some(places) = self.by_owner.get_mut(&uid) {
-                places.remove(place);
-                if places.is_empty() {
-                    self.by_owner.remove(&uid);
-                }
+    fn forget_labels(&mut self, place: &Place) {
+        let labels = self.pods.get(place).and_then(|pod| pod.metadata.labels.as_ref());
+        let Some(key) = action_labels(&place.0, labels) else { return };
+        if let Some(places) = self.by_action.get_mut(&key) {
+            places.remove(place);
+            if places.is_empty() {
+                self.by_action.remove(&key);
             }
         }
     }
@@ -129,19 +135,8 @@ impl Pods {
     fn drop_pod(&self, place: &Place, metadata: &ObjectMeta) {
         self.feed.pods.remove(place);
         self.feed.events.forget(&place.0, &place.1);
-        self.feed.objects.gone(&place.0, &place.1, metadata.uid.as_deref().unwrap_or_default());
-        self.wake_owner(metadata);
-    }
-
-    fn wake_owner(&self, metadata: &ObjectMeta) {
-        let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        let owners = metadata.owner_references.as_deref().unwrap_or_default();
-        let owner = owners.iter().find(|owner| owner.kind == "TaskAction").map(|owner| owner.name.as_str());
-        // Where owner references are switched off, the name still tells: it is the action's and the attempt.
-        let named_after = || metadata.name.as_deref()?.rsplit_once('-').map(|(action, _)| action);
-        if let Some(action) = owner.or_else(named_after) {
-            self.feed.queue.wake(&ActionKey::new(namespace, action));
-        }
+        self.feed.objects.gone(&ResourceKind::of::<Pod>(), metadata);
+        wake_owner(&self.feed.queue, metadata);
     }
 }
 
@@ -154,7 +149,7 @@ impl Sink<Pod> for Pods {
         // The cache first, so that whoever is woken sees the news.
         let metadata = pod.metadata.clone();
         self.feed.pods.insert(pod);
-        self.wake_owner(&metadata);
+        wake_owner(&self.feed.queue, &metadata);
     }
 
     fn restarted(&mut self) {
@@ -178,8 +173,9 @@ fn place(pod: &Pod) -> Place {
     (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default())
 }
 
-fn owners(pod: &Pod) -> Vec<String> {
-    pod.metadata.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect()
+fn action_labels(namespace: &str, labels: Option<&BTreeMap<String, String>>) -> Option<ActionLabels> {
+    let labels = labels?;
+    Some((namespace.to_owned(), labels.get("run")?.clone(), labels.get("action")?.clone()))
 }
 
 /// Keeps what phases, log links and identity are read from: metadata, container names, node and status.

@@ -21,6 +21,8 @@ pub trait AnyResource: Any + Send + Sync + std::fmt::Debug {
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
     /// The object as JSON, with `apiVersion` and `kind`.
     fn to_json(&self) -> Result<Value, PluginError>;
+    /// A copy.
+    fn boxed_clone(&self) -> Box<dyn AnyResource>;
     /// For the way back to the type.
     fn as_any(&self) -> &dyn Any;
 }
@@ -37,6 +39,10 @@ impl<R: K8sResource> AnyResource for R {
     fn to_json(&self) -> Result<Value, PluginError> {
         serde_json::to_value(self)
             .map_err(|error| PluginError::caused_by("", format!("failed to serialise a {}", R::KIND), error))
+    }
+
+    fn boxed_clone(&self) -> Box<dyn AnyResource> {
+        Box::new(self.clone())
     }
 
     fn as_any(&self) -> &dyn Any {

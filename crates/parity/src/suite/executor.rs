@@ -6,6 +6,7 @@ use std::time::Instant;
 use aileron_executor::config::{Config, Sources};
 use aileron_executor::run::{RunOptions, run};
 use aileron_executor::serve::Readiness;
+use aileron_plugins::builtin::PluginConfigs;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -81,8 +82,10 @@ impl Executor {
         super::Logs::keep();
         let readiness = Readiness::new();
         let config = settings.config()?;
+        let configs: PluginConfigs = (&config.plugins).into();
         let options = RunOptions {
-            plugins: aileron_plugins::builtin(&(&config.plugins).into()),
+            plugins: aileron_plugins::builtin(&configs),
+            spark_pod_templates: configs.spark_pod_templates,
             config,
             client: cluster.client(User::Executor).await?,
             namespace: "flyte".to_owned(),

@@ -74,7 +74,7 @@ pub(super) fn pod(
         affinity: spec.affinity,
         tolerations: spec.tolerations,
         node_selector: spec.node_selector,
-        // Spark gives executors that name none the driver's; a template would hide that default.
+        // As upstream: an executor without a template names none, and Spark gives it the driver's.
         service_account: template.is_some().then(|| account(task)),
         host_network: spec.host_network,
         scheduler_name: spec.scheduler_name,

@@ -152,6 +152,8 @@ async fn exchange(server: &ApiServer, hook: &Value, review: &Value) -> Result<Va
             format!("{base}/{}", text("path").trim_start_matches('/'))
         }
     };
+    // A client cannot be made without; an error only says that somebody chose before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let seconds = hook["timeoutSeconds"].as_u64().unwrap_or(10);
     let mut client = reqwest::Client::builder().timeout(Duration::from_secs(seconds));
     if let Some(bundle) = config["caBundle"].as_str() {

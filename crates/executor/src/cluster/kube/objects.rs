@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
+use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, GetParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::request::Request;
 use serde_json::{Value, json};
 
@@ -17,6 +17,7 @@ use super::Writer;
 use super::requests::{answered, at, for_metadata, unbuildable};
 use crate::cluster::{ApiError, ObjectEvent, Objects, Observed};
 use crate::watch::events::EventCache;
+use crate::watch::kinds::ObjectCache;
 use crate::watch::pods::PodCache;
 
 /// How long a fresh object may be missing from the cache before the server itself is asked.
@@ -37,23 +38,24 @@ struct OwnWrite {
 pub struct KubeObjects {
     writer: Writer,
     pods: Arc<PodCache>,
+    others: Arc<ObjectCache>,
     events: Arc<EventCache>,
     own: Mutex<HashMap<Place, OwnWrite>>,
 }
 
 impl KubeObjects {
     /// Reads from these caches and writes with this client.
-    pub fn new(writer: Writer, pods: Arc<PodCache>, events: Arc<EventCache>) -> Self {
-        Self { writer, pods, events, own: Mutex::default() }
+    pub fn new(writer: Writer, pods: Arc<PodCache>, others: Arc<ObjectCache>, events: Arc<EventCache>) -> Self {
+        Self { writer, pods, others, events, own: Mutex::default() }
     }
 
-    /// A pod is gone, so what we remember of it is too; but not what we remember of a later one of the same name.
-    pub fn gone(&self, namespace: &str, name: &str, uid: &str) {
-        let kind = ResourceKind::of::<Pod>();
-        let place = (kind, namespace.to_owned(), name.to_owned());
+    /// An object is gone, so what we remember of it is too; but not what we remember of a later one of the same name.
+    pub fn gone(&self, kind: &ResourceKind, metadata: &ObjectMeta) {
+        let name = |part: &Option<String>| part.clone().unwrap_or_default();
+        let place = (kind.clone(), name(&metadata.namespace), name(&metadata.name));
         let mut own = self.own();
         let is_it = own.get(&place).is_some_and(|write| match &write.created {
-            Some((created, _)) => created == uid,
+            Some((created, _)) => Some(created) == metadata.uid.as_ref(),
             None => true,
         });
         if is_it {
@@ -61,23 +63,31 @@ impl KubeObjects {
         }
     }
 
+    /// What the watches show at a place.
+    fn shown(&self, (kind, namespace, name): &Place) -> Option<Arc<dyn AnyResource>> {
+        if *kind == ResourceKind::of::<Pod>() {
+            self.pods.get(namespace, name).map(|pod| pod as _)
+        } else {
+            self.others.get(kind, namespace, name)
+        }
+    }
+
     /// What the cache shows, unless it is from before our own last write.
     fn trusted(&self, place: &Place) -> Trusted {
-        let cached =
-            if place.0.kind == "Pod" && place.0.group.is_empty() { self.pods.get(&place.1, &place.2) } else { None };
+        let cached = self.shown(place);
         let mut own = self.own();
         let Some(write) = own.get(place).cloned() else {
             return cached.map_or(Trusted::Unknown, Trusted::Shown);
         };
-        let uid = cached.as_ref().and_then(|pod| pod.metadata.uid.clone()).unwrap_or_default();
+        let uid = cached.as_ref().and_then(|object| object.metadata().uid.clone()).unwrap_or_default();
         match (cached, write) {
-            (Some(pod), OwnWrite { created: Some((created, _)), .. }) if uid == created => {
+            (Some(object), OwnWrite { created: Some((created, _)), .. }) if uid == created => {
                 own.remove(place);
-                Trusted::Shown(pod)
+                Trusted::Shown(object)
             }
             (_, OwnWrite { created: Some((_, since)), .. }) if since.elapsed() < VISIBLE_WITHIN => Trusted::NotYet,
-            (Some(pod), OwnWrite { created: None, deleted: Some(deleted) }) if uid == deleted => {
-                Trusted::Shown(Arc::new(as_deleting(&pod)))
+            (Some(object), OwnWrite { created: None, deleted: Some(deleted) }) if uid == deleted => {
+                Trusted::Shown(as_deleting(object.as_ref()))
             }
             (cached, _) => {
                 own.remove(place);
@@ -93,7 +103,7 @@ impl KubeObjects {
             return;
         };
         self.own().insert(place.clone(), OwnWrite { created: None, deleted: Some(uid.clone()) });
-        let still_there = self.pods.get(&place.1, &place.2).is_some_and(|pod| pod.metadata.uid.as_ref() == Some(&uid));
+        let still_there = self.shown(&place).is_some_and(|object| object.metadata().uid.as_ref() == Some(&uid));
         if !still_there {
             self.own().remove(&place);
         }
@@ -106,7 +116,7 @@ impl KubeObjects {
 }
 
 enum Trusted {
-    Shown(Arc<Pod>),
+    Shown(Arc<dyn AnyResource>),
     NotYet,
     Unknown,
 }
@@ -131,7 +141,7 @@ impl Objects for KubeObjects {
     async fn observe(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError> {
         let place = (plugin.kind(), namespace.to_owned(), name.to_owned());
         match self.trusted(&place) {
-            Trusted::Shown(pod) => Ok(Observed::Present(pod)),
+            Trusted::Shown(object) => Ok(Observed::Present(object)),
             Trusted::NotYet => Ok(Observed::NotYetVisible),
             // One live look before an object counts as lost.
             Trusted::Unknown => match self.look(plugin, namespace, name).await {
@@ -157,7 +167,7 @@ impl Objects for KubeObjects {
 
     fn cached(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>> {
         match self.trusted(&(plugin.kind(), namespace.to_owned(), name.to_owned())) {
-            Trusted::Shown(pod) => Some(pod),
+            Trusted::Shown(object) => Some(object),
             Trusted::NotYet | Trusted::Unknown => None,
         }
     }
@@ -165,7 +175,7 @@ impl Objects for KubeObjects {
     async fn delete(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Result<(), ApiError> {
         let place = (kind.clone(), namespace.to_owned(), name.to_owned());
         let known = match self.trusted(&place) {
-            Trusted::Shown(pod) => pod.metadata.uid.clone(),
+            Trusted::Shown(object) => object.metadata().uid.clone(),
             Trusted::NotYet => self.own().get(&place).and_then(|write| Some(write.created.clone()?.0)),
             Trusted::Unknown => None,
         };
@@ -255,8 +265,8 @@ impl Objects for KubeObjects {
         self.events.since(&kind.kind, namespace, name, created_after, recorded_after)
     }
 
-    fn pods_of(&self, action_uid: &str, namespace: &str) -> Vec<Arc<Pod>> {
-        self.pods.owned_by(action_uid, namespace)
+    fn pods_of(&self, attempt: &TaskMetadata) -> Vec<Arc<Pod>> {
+        self.pods.of_attempt(attempt)
     }
 }
 
@@ -269,8 +279,8 @@ fn unserialisable(error: &dyn std::error::Error) -> ApiError {
 }
 
 /// We asked for its deletion, so it counts as being deleted even before the watch says so.
-fn as_deleting(pod: &Pod) -> Pod {
-    let mut pod = pod.clone();
-    pod.metadata.deletion_timestamp.get_or_insert_with(|| Time(Timestamp::now()));
-    pod
+fn as_deleting(object: &dyn AnyResource) -> Arc<dyn AnyResource> {
+    let mut object = object.boxed_clone();
+    object.metadata_mut().deletion_timestamp.get_or_insert_with(|| Time(Timestamp::now()));
+    Arc::from(object)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aileron_executor::cluster::{ApiError, ObjectEvent, Objects, Observed};
-use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
+use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -137,7 +137,8 @@ impl Objects for World {
         events
     }
 
-    fn pods_of(&self, _action_uid: &str, namespace: &str) -> Vec<Arc<Pod>> {
+    fn pods_of(&self, attempt: &TaskMetadata) -> Vec<Arc<Pod>> {
+        let namespace = attempt.namespace.as_str();
         let state = self.state();
         let pods = state.objects.iter().filter(|((kind, place, _), _)| kind == "Pod" && place == namespace);
         pods.filter_map(|(_, pod)| serde_json::from_value(pod.clone()).ok()).map(Arc::new).collect()
