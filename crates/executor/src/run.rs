@@ -11,6 +11,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Api;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,6 +35,7 @@ use crate::reconcile::{Reconciler, Settings};
 use crate::registry::{Registry, RegistryError, RegistryRules};
 use crate::serve::Readiness;
 use crate::storage::{Backend, BlobStore, ObjectStores, SchemeSettings, StorageError, StorageSettings};
+use crate::watch::kinds::Observer;
 use crate::watch::{self, Synced};
 
 /// How often gauges that are counted, not kept, are brought up to date.
@@ -114,24 +116,19 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     // Watches outlive the controller, so that the last rounds still see what happens.
     let watches = TaskTracker::new();
     let stop_watches = CancellationToken::new();
-    let names = [
-        watch::actions::NAME,
-        watch::ended::NAME,
-        watch::pods::NAME,
-        watch::templates::NAME,
-        watch::events::NAME,
-        watch::kinds::NAME,
-    ];
+    let names =
+        [watch::actions::NAME, watch::ended::NAME, watch::pods::NAME, watch::templates::NAME, watch::events::NAME];
     let synced = Synced::new(readiness, &names);
     let kind_feed = watch::kinds::KindFeed {
         cache: others,
         objects: Arc::clone(&kube_objects),
         queue: Arc::clone(&queue),
-        observe: Arc::new(move |name, definition| {
-            if name == SPARK_DEFINITION {
-                spark_pod_templates.observe(definition);
-            }
-        }),
+        observers: [(
+            SPARK_DEFINITION,
+            Arc::new(move |definition: Option<&CustomResourceDefinition>| spark_pod_templates.observe(definition))
+                as Observer,
+        )]
+        .into(),
     };
     let pod_feed = watch::pods::PodFeed {
         pods: Arc::clone(&pods),

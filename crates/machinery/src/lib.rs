@@ -21,9 +21,7 @@ pub mod unique_id;
 
 pub use error::{PluginError, code};
 pub use paths::TaskPaths;
-pub use phase::{
-    ErrorKind, ExecutionError, ExternalResource, ObservedPhase, Phase, PhaseInfo, ReasonInfo, TaskInfo,
-};
+pub use phase::{ErrorKind, ExecutionError, ExternalResource, ObservedPhase, Phase, PhaseInfo, ReasonInfo, TaskInfo};
 pub use platform::Platform;
 pub use plugin::core::{CorePlugin, CoreRequest, CoreStep, StateWrite, StoredState, TaskData, TaskDataError};
 pub use plugin::erased::{AnyK8sPlugin, AnyResource, ErasedAbort, erase};

@@ -2,7 +2,7 @@
 //! an object, a phase, or an error that says something.
 //!
 //! `tests/fuzz.rs` feeds them with damaged recordings in every test run; `fuzz/` hands them to libFuzzer
-//! (`cargo +nightly fuzz run build`, in `crates/parity`).
+//! (`cargo +nightly fuzz run build_object`, in `crates/parity`).
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -190,10 +190,10 @@ fn seeds_are_written_where_wanted() {
     };
     for (number, template) in TEMPLATES.iter().enumerate() {
         let choice = u8::from(number % 2 == 0);
-        write("build", number, &[&[choice][..], &template.encode_to_vec()].concat());
+        write("build_object", number, &[&[choice][..], &template.encode_to_vec()].concat());
     }
     for (number, case) in PODS.iter().enumerate() {
-        write("read", number, case.input("resource").to_string().as_bytes());
+        write("read_object", number, case.input("resource").to_string().as_bytes());
     }
 }
 

@@ -113,8 +113,10 @@ impl ApiError {
     }
 
     /// 409 on a part of an object.
-    pub(crate) fn conflict_on(what: &str, kind: &Kind, name: &str, text: &str) -> Self {
-        Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {what}: {text}")).about(kind, name)
+    pub(crate) fn conflict_on_part(kind: &Kind, part: &str, name: &str, text: &str) -> Self {
+        let what = format!("{}/{part}", kind.plural);
+        let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {text}");
+        Self { details: Some(details(&kind.group, &what, name)), ..Self::new(409, "Conflict", message) }
     }
 
     /// 409: what a deletion expects of the object is not so. The real server names the kind here, not the resource.

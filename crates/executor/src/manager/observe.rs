@@ -50,11 +50,7 @@ impl PluginManager {
     ) -> Result<(PhaseInfo, Option<Timestamp>), PluginError> {
         let prior = prior(before);
         let needs = self.plugin.needs(task);
-        let pods = if needs.pods {
-            self.objects.pods_of(&task.metadata)
-        } else {
-            Vec::new()
-        };
+        let pods = if needs.pods { self.objects.pods_of(&task.metadata) } else { Vec::new() };
         let document = if needs.error_document {
             let path = task.paths.error_path();
             let bytes = self.store.get(&path).await.map_err(|error| PluginError::uncoded(error.to_string()))?;

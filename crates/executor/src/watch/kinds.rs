@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -15,12 +16,19 @@ use super::{PAGE, Sink, Synced, follow, wake_owner};
 use crate::action::metadata::MANAGED_LABEL;
 use crate::cluster::kube::objects::KubeObjects;
 use crate::controller::queue::Queue;
+use crate::plugin_list::{Served, served_kinds};
 
 /// The name of the watch that tells which kinds there are, in readiness and metrics.
 pub const NAME: &str = "customresourcedefinitions";
 
 /// The watches of the kinds themselves share one name: readiness does not wait for them, and metrics count them as one.
 const KIND_WATCH: &str = "plugin-objects";
+
+/// How long to wait when the cluster cannot say what it serves, doubled up to [`ASK_AGAIN`].
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+/// How often to ask which kinds are served, where definitions may not be followed. An operator is installed rarely, and
+/// whoever installs one waits a minute anyway.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 type Place = (String, String);
 
@@ -63,9 +71,12 @@ pub struct KindFeed {
     pub objects: Arc<KubeObjects>,
     /// Woken when an object changes.
     pub queue: Arc<Queue>,
-    /// Told what a definition looks like, by its name; nothing if it is gone.
-    pub observe: Arc<dyn Fn(&str, Option<&CustomResourceDefinition>) + Send + Sync>,
+    /// Told what a definition looks like, by its name.
+    pub observers: BTreeMap<&'static str, Observer>,
 }
+
+/// Told what a definition looks like; nothing if it is gone.
+pub type Observer = Arc<dyn Fn(Option<&CustomResourceDefinition>) + Send + Sync>;
 
 /// Follows the definitions in the cluster, and with them the kinds of these plugins.
 pub async fn run(
@@ -79,11 +90,10 @@ pub async fn run(
     let wanted = wanted.filter(|(kind, _)| !kind.group.is_empty());
     let wanted: BTreeMap<String, _> =
         wanted.map(|(kind, plugin)| (format!("{}.{}", kind.plural, kind.group), (kind, plugin))).collect();
-    let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
-    let config = watcher::Config::default().page_size(PAGE);
+    let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
     let watches = TaskTracker::new();
-    let sink = Definitions {
-        client,
+    let mut sink = Definitions {
+        client: client.clone(),
         wanted,
         feed,
         synced: synced.clone(),
@@ -92,7 +102,26 @@ pub async fn run(
         running: HashMap::new(),
         listed: HashSet::new(),
     };
-    follow(NAME, watcher(api, config), sink, synced, cancel).await;
+    // Asking which kinds are served is allowed to everybody; following definitions needs a permission that an existing
+    // installation may not have given.
+    sink.compare(&client).await;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match definitions.list(&ListParams::default().limit(1)).await {
+            Ok(_) => {
+                let config = watcher::Config::default().page_size(PAGE);
+                follow(NAME, watcher(definitions, config), sink, synced, cancel).await;
+                break;
+            }
+            Err(kube::Error::Api(status)) if status.is_forbidden() => pause = ASK_AGAIN,
+            Err(error) => tracing::debug!(%error, "definitions cannot be listed now"),
+        }
+        tokio::select! {
+            () = cancel.cancelled() => break,
+            () = tokio::time::sleep(pause) => sink.compare(&client).await,
+        }
+        pause = (pause * 2).min(ASK_AGAIN);
+    }
     watches.close();
     watches.wait().await;
 }
@@ -109,6 +138,28 @@ struct Definitions {
 }
 
 impl Definitions {
+    /// Starts and stops watches by what the cluster says it serves.
+    async fn compare(&mut self, client: &kube::Client) {
+        let kinds: Vec<_> = self.wanted.values().map(|(kind, _)| kind.clone()).collect();
+        let served = served_kinds(client, &kinds).await;
+        let names: Vec<_> = self.wanted.iter().map(|(name, (kind, _))| (name.clone(), kind.clone())).collect();
+        for (name, kind) in names {
+            match served.get(&kind) {
+                Some(Served::Yes) => self.appeared(&name),
+                Some(Served::No) => self.stop(&name),
+                // Nothing is known, so nothing changes.
+                Some(Served::Unknown(_)) | None => {}
+            }
+        }
+    }
+
+    fn appeared(&mut self, name: &str) {
+        self.start(name);
+        if let Some((name, observe)) = self.feed.observers.get_key_value(name) {
+            self.watches.spawn(look(self.client.clone(), name, Arc::clone(observe)));
+        }
+    }
+
     fn start(&mut self, name: &str) {
         let Some((kind, plugin)) = self.wanted.get(name).filter(|_| !self.running.contains_key(name)) else { return };
         let stop = self.cancel.child_token();
@@ -136,7 +187,9 @@ impl Definitions {
     fn stop(&mut self, name: &str) {
         let (Some(stop), Some((kind, _))) = (self.running.remove(name), self.wanted.get(name)) else { return };
         stop.cancel();
-        (self.feed.observe)(name, None);
+        if let Some(observe) = self.feed.observers.get(name) {
+            observe(None);
+        }
         self.feed.cache.write().remove(kind);
         tracing::warn!(kind = %kind.kind, group = %kind.group, "the cluster no longer serves this kind");
     }
@@ -145,10 +198,7 @@ impl Definitions {
 impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
     fn seen(&mut self, definition: PartialObjectMeta<CustomResourceDefinition>, listed: bool) {
         let name = definition.metadata.name.unwrap_or_default();
-        if self.wanted.contains_key(&name) {
-            self.start(&name);
-            self.watches.spawn(look(self.client.clone(), name.clone(), Arc::clone(&self.feed.observe)));
-        }
+        self.appeared(&name);
         if listed {
             self.listed.insert(name);
         }
@@ -171,14 +221,10 @@ impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
 }
 
 /// Fetches a whole definition, of which the watch keeps only the name: some are large, and hardly any is looked at.
-async fn look(
-    client: kube::Client,
-    name: String,
-    observe: Arc<dyn Fn(&str, Option<&CustomResourceDefinition>) + Send + Sync>,
-) {
+async fn look(client: kube::Client, name: &'static str, observe: Observer) {
     let api: Api<CustomResourceDefinition> = Api::all(client);
-    match api.get_opt(&name).await {
-        Ok(definition) => observe(&name, definition.as_ref()),
+    match api.get_opt(name).await {
+        Ok(definition) => observe(definition.as_ref()),
         Err(error) => tracing::warn!(name, %error, "a definition cannot be read; its optional features stay off"),
     }
 }

@@ -37,6 +37,8 @@ fn tidy(value: &mut Value, name: &str, care: Care) {
     match value {
         Value::Object(fields) => {
             fields.remove("managedFields");
+            // Prose about columns.
+            fields.remove("description");
             if let Some(base) = fields.get("generateName").and_then(Value::as_str) {
                 let generated = format!("{base}+++++");
                 let is_generated = fields["name"].as_str().is_some_and(|name| name.len() == generated.len());

@@ -8,6 +8,7 @@ mod events;
 mod failure;
 mod invalid;
 mod leader;
+mod operators;
 mod restart;
 mod success;
 mod waiting;

@@ -55,12 +55,12 @@ fn bind(call: &Call<'_>, kind: &Kind, key: &Key) -> Result<Response, ApiError> {
     let mut pod = transaction.find(kind, key)?.object(kind);
     if crate::object::is_terminating(&pod) {
         let text = format!("pod {} is being deleted, cannot be assigned to a host", key.name);
-        return Err(ApiError::conflict_on(&format!("pods/binding \"{}\"", key.name), kind, &key.name, &text));
+        return Err(ApiError::conflict_on_part(kind, "binding", &key.name, &text));
     }
     let assigned = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
     if pods::bind(&mut pod, node, &metadata::seconds(server.now())).is_none() {
         let text = format!("pod {} is already assigned to node \"{assigned}\"", key.name);
-        return Err(ApiError::conflict_on(&format!("pods/binding \"{}\"", key.name), kind, &key.name, &text));
+        return Err(ApiError::conflict_on_part(kind, "binding", &key.name, &text));
     }
     for (name, value) in crate::object::text_map(&binding["metadata"]["annotations"]) {
         pod["metadata"]["annotations"][name] = value.into();

@@ -1,0 +1,90 @@
+//! Ten thousand pods and a hundred watchers: every event arrives, and memory stays bounded.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::{Duration, Instant};
+
+use aileron_sandbox::{ApiServer, Options};
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use serde_json::json;
+
+const PODS: usize = 10_000;
+const WATCHERS: usize = 100;
+/// Pods, their last changes and what watchers have not read yet; twice what was measured, so that only a leak or a
+/// careless copy breaks it.
+const LIMIT_MIB: u64 = 400;
+
+/// Memory of this process in MiB; none where the system does not say.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? / 1024)
+}
+
+async fn count(pods: Api<Pod>, wanted: usize) -> usize {
+    let mut from = "0".to_owned();
+    let (mut added, mut modified) = (0, 0);
+    loop {
+        let stream = pods.watch(&WatchParams::default(), &from).await.unwrap();
+        let mut stream = std::pin::pin!(stream);
+        while let Some(event) = stream.try_next().await.unwrap() {
+            match event {
+                WatchEvent::Added(pod) => {
+                    added += 1;
+                    from = pod.metadata.resource_version.unwrap();
+                }
+                WatchEvent::Modified(pod) => {
+                    modified += 1;
+                    from = pod.metadata.resource_version.unwrap();
+                }
+                other => panic!("{other:?}"),
+            }
+            if added + modified == wanted {
+                return modified;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_pods_and_a_hundred_watchers() {
+    // Slow watchers may fall behind by everything.
+    let server = ApiServer::new(Options { history: 2 * PODS, ..Options::default() });
+    let pods: Api<Pod> = Api::default_namespaced(server.client());
+    let before = resident();
+    let begin = Instant::now();
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"generateName": "p-", "labels": {"app": "scale", "task": "t"}},
+        "spec": {"containers": [{
+            "name": "main", "image": "registry.example.org/image:v1", "args": ["a0", "--inputs", "s3://bucket/inputs.pb"],
+            "env": [{"name": "A", "value": "B"}, {"name": "C", "value": "D"}],
+            "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}},
+        }]},
+    }))
+    .unwrap();
+    let mut names = Vec::new();
+    for _ in 0..PODS {
+        names.push(pods.create(&PostParams::default(), &pod).await.unwrap().metadata.name.unwrap());
+    }
+    let created = begin.elapsed();
+    let with_pods = resident();
+
+    // Each sees all pods and then a tenth of them change.
+    let changes = PODS / 10;
+    let watchers: Vec<_> = (0..WATCHERS).map(|_| tokio::spawn(count(pods.clone(), PODS + changes))).collect();
+    for name in names.iter().take(changes) {
+        let patch = Patch::Merge(json!({"status": {"phase": "Running"}}));
+        pods.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+    for watcher in watchers {
+        tokio::time::timeout(Duration::from_secs(300), watcher).await.unwrap().unwrap();
+    }
+    let after = resident();
+    println!("memory in MiB: {before:?} at first, {with_pods:?} with the pods, {after:?} with the watchers");
+    println!("creates took {created:?}, all {:?}", begin.elapsed());
+    assert_eq!(server.store().count("pods"), PODS);
+    if let (Some(before), Some(after)) = (before, after) {
+        assert!(after - before < LIMIT_MIB, "{before} -> {with_pods:?} -> {after} MiB");
+    }
+}
