@@ -28,7 +28,9 @@ pub(crate) fn parse(kind: &str, media: &str, body: &[u8]) -> Result<Value, ApiEr
     let media = media.split(';').next().unwrap_or_default().trim();
     let refused = |problem: String| {
         let shown = summary(body);
-        ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {problem} ({shown})"))
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {problem} ({shown})"
+        ))
     };
     match media {
         "" | "application/json" => serde_json::from_slice(body)
@@ -53,7 +55,8 @@ pub(crate) fn go_text(error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "unexpected end of JSON input".to_owned();
     }
-    let Some((found, expected)) = text.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected ")) else {
+    let Some((found, expected)) = text.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "))
+    else {
         return text;
     };
     let found = match found.split([' ', '`']).next().unwrap_or_default() {
@@ -102,7 +105,10 @@ fn cannot_be_handled(kind: &Kind, given: &str, problem: &str) -> ApiError {
 
 fn check_type(kind: &Kind, value: &Value, body: &[u8]) -> Result<(), ApiError> {
     if !value.is_object() {
-        let text = format!("couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}", json_type(value));
+        let text = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            json_type(value)
+        );
         let shown = summary(body);
         return Err(ApiError::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {text} ({shown})",
@@ -163,7 +169,11 @@ pub(crate) fn shape(kind: &Kind, value: Value) -> Result<Shaped, ApiError> {
         return Err(ApiError::bad_request(format!("the object is nested more than {DEEPEST} levels deep")));
     }
     if value.get("metadata").is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) {
-        let text = format!("json: cannot unmarshal {} into Go struct field {}.metadata of type v1.ObjectMeta", json_type(&value["metadata"]), kind.kind);
+        let text = format!(
+            "json: cannot unmarshal {} into Go struct field {}.metadata of type v1.ObjectMeta",
+            json_type(&value["metadata"]),
+            kind.kind
+        );
         return Err(cannot_be_handled(kind, &kind.kind, &text));
     }
     match &kind.nature {

@@ -86,9 +86,7 @@ pub(crate) fn prepare_update(object: &mut Value) {
 
 /// Says that a definition is accepted and served, which here is so at once.
 pub(crate) fn establish(object: &mut Value, now: Timestamp) {
-    let condition = |name: &str, reason: &str, message: &str| {
-        json!({"type": name, "status": "True", "lastTransitionTime": seconds(now), "reason": reason, "message": message})
-    };
+    let condition = |name: &str, reason: &str, message: &str| json!({"type": name, "status": "True", "lastTransitionTime": seconds(now), "reason": reason, "message": message});
     let status = json!({
         "conditions": [
             condition("NamesAccepted", "NoConflicts", "no conflicts found"),
@@ -102,7 +100,10 @@ pub(crate) fn establish(object: &mut Value, now: Timestamp) {
 
 fn storage_versions(object: &Value) -> Vec<String> {
     let versions = object["spec"]["versions"].as_array().into_iter().flatten();
-    versions.filter(|version| version["storage"] == true).filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
+    versions
+        .filter(|version| version["storage"] == true)
+        .filter_map(|one| one["name"].as_str().map(str::to_owned))
+        .collect()
 }
 
 /// What is wrong with a definition.
@@ -115,7 +116,9 @@ pub(crate) fn problems(object: &Value) -> Vec<Cause> {
         let name = Value::from(meta(object, "name"));
         causes.push(Cause::invalid("metadata.name", &name, "must be spec.names.plural+\".\"+spec.group"));
     }
-    for (field, value) in [("group", &spec["group"]), ("names.plural", &spec["names"]["plural"]), ("names.kind", &spec["names"]["kind"])] {
+    for (field, value) in
+        [("group", &spec["group"]), ("names.plural", &spec["names"]["plural"]), ("names.kind", &spec["names"]["kind"])]
+    {
         if value.as_str().unwrap_or_default().is_empty() {
             causes.push(Cause::required(format!("spec.{field}"), ""));
         }
@@ -129,7 +132,10 @@ pub(crate) fn problems(object: &Value) -> Vec<Cause> {
     }
     for (index, version) in spec["versions"].as_array().into_iter().flatten().enumerate() {
         if !version["schema"]["openAPIV3Schema"].is_object() {
-            causes.push(Cause::required(format!("spec.versions[{index}].schema.openAPIV3Schema"), "schemas are required"));
+            causes.push(Cause::required(
+                format!("spec.versions[{index}].schema.openAPIV3Schema"),
+                "schemas are required",
+            ));
         }
     }
     causes

@@ -11,6 +11,9 @@ use crate::status::{ApiError, Cause};
 use crate::store::{Key, Transaction};
 use crate::{admission, crd, metadata, pods};
 
+/// How many generated names are tried before one that is taken is an error, as the real server does.
+const GENERATED_NAMES: usize = 8;
+
 /// Makes an object from a body and returns it as it is stored.
 pub(crate) async fn create(
     server: &ApiServer,
@@ -26,13 +29,24 @@ pub(crate) async fn create(
         admission::namespace(&transaction, kind, namespace, &object)?;
         admission::limits::fill_in(&transaction, kind, &mut object);
     }
+    let is_generated = meta(&object, "name").is_empty();
     metadata::name(&mut object, &server.inner.random);
     // Asynchronous, so the store is not held; what was looked up before is looked up again below.
     if let Some(changed) = admission::webhooks::mutate(server, kind, &object, dry_run).await? {
         object = placed(kind, namespace, body::shape(kind, changed)?.object)?;
     }
     let mut transaction = server.store().lock();
-    insert(server, &mut transaction, kind, object, dry_run)
+    let mut attempts = if is_generated { GENERATED_NAMES } else { 1 };
+    loop {
+        attempts -= 1;
+        match insert(server, &mut transaction, kind, object.clone(), dry_run) {
+            Err(error) if error.reason == "AlreadyExists" && attempts > 0 => {
+                set_meta(&mut object, "name", Value::Null);
+                metadata::name(&mut object, &server.inner.random);
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// The object with the namespace it is to live in.

@@ -21,7 +21,9 @@ pub(crate) fn fill_in(kind: &Kind, object: &mut Value) {
         "secrets" => secret(object),
         "limitranges" => limit_range(object),
         "customresourcedefinitions.apiextensions.k8s.io" => definition(object),
-        "services" => set_default(&mut object["spec"], &[("type", json!("ClusterIP")), ("sessionAffinity", json!("None"))]),
+        "services" => {
+            set_default(&mut object["spec"], &[("type", json!("ClusterIP")), ("sessionAffinity", json!("None"))])
+        }
         "mutatingwebhookconfigurations.admissionregistration.k8s.io" => webhooks(object, true),
         "validatingwebhookconfigurations.admissionregistration.k8s.io" => webhooks(object, false),
         // A status is part of the type there, so it is never absent.

@@ -53,7 +53,9 @@ impl Options {
             Value::Null
         } else {
             crate::body::yaml(body).map_err(|error| {
-                ApiError::bad_request(format!("the object provided is unrecognized (must be of type DeleteOptions): {error}"))
+                ApiError::bad_request(format!(
+                    "the object provided is unrecognized (must be of type DeleteOptions): {error}"
+                ))
             })?
         };
         if !given.is_object() && !given.is_null() {
@@ -67,7 +69,11 @@ impl Options {
         let policy = text(&given["propagationPolicy"]).or_else(|| query.get("propagationPolicy").map(str::to_owned));
         let orphan = given["orphanDependents"].as_bool();
         if orphan.is_some() && policy.is_some() {
-            let causes = [Cause::invalid("propagationPolicy", &policy.into(), "orphanDependents and deletionPropagation cannot be both set")];
+            let causes = [Cause::invalid(
+                "propagationPolicy",
+                &policy.into(),
+                "orphanDependents and deletionPropagation cannot be both set",
+            )];
             return Err(ApiError::invalid_named("meta.k8s.io", "DeleteOptions", "", &causes));
         }
         let propagation = match (policy.as_deref(), orphan) {
@@ -157,7 +163,11 @@ pub(crate) fn begin(
         Propagation::Orphan => Some("orphan"),
     };
     let mut finalizers = texts(&object["metadata"]["finalizers"]);
-    finalizers.retain(|name| !["orphan", "foregroundDeletion"].contains(&name.as_str()) || Some(name.as_str()) == held_by || is_terminating(&current));
+    finalizers.retain(|name| {
+        !["orphan", "foregroundDeletion"].contains(&name.as_str())
+            || Some(name.as_str()) == held_by
+            || is_terminating(&current)
+    });
     if let Some(name) = held_by.filter(|name| !finalizers.iter().any(|known| known == name)) {
         finalizers.push(name.to_owned());
     }
@@ -179,7 +189,9 @@ pub(crate) fn begin(
         let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
         set_meta(&mut object, "deletionTimestamp", seconds(end));
         set_meta(&mut object, "deletionGracePeriodSeconds", grace.into());
-        if !is_terminating(&current) && let Some(generation) = current["metadata"]["generation"].as_i64() {
+        if !is_terminating(&current)
+            && let Some(generation) = current["metadata"]["generation"].as_i64()
+        {
             set_meta(&mut object, "generation", (generation + 1).into());
         }
     }

@@ -67,7 +67,8 @@ async fn route(server: &ApiServer, request: Request<Body>) -> Result<Response, A
         Ok(target) => target,
         Err(Unroutable::Resource) => return Err(ApiError::no_resource()),
         Err(Unroutable::Page) => {
-            let text = (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], "404 page not found\n");
+            let text =
+                (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], "404 page not found\n");
             return Ok(text.into_response());
         }
     };
@@ -110,8 +111,12 @@ fn verb(method: &Method, target: &Target, query: &Query) -> Option<&'static str>
 async fn fail(server: &ApiServer, verb: &str, target: &Target) -> Result<(), ApiError> {
     let (resource, namespace, name) = match target {
         Target::Collection { kind, namespace } => (kind.plural.clone(), namespace.as_str(), ""),
-        Target::Object { kind, key, part } if part.is_empty() => (kind.plural.clone(), key.namespace.as_str(), key.name.as_str()),
-        Target::Object { kind, key, part } => (format!("{}/{part}", kind.plural), key.namespace.as_str(), key.name.as_str()),
+        Target::Object { kind, key, part } if part.is_empty() => {
+            (kind.plural.clone(), key.namespace.as_str(), key.name.as_str())
+        }
+        Target::Object { kind, key, part } => {
+            (format!("{}/{part}", kind.plural), key.namespace.as_str(), key.name.as_str())
+        }
     };
     let (delay, refusal) = server.inner.faults.meet(&Seen { verb, resource: &resource, namespace, name });
     if !delay.is_zero() {

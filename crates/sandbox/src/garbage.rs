@@ -162,7 +162,8 @@ fn release_waiting(server: &ApiServer, transaction: &mut Transaction<'_>, owners
     for uid in owners {
         let Some(address) = transaction.address(uid) else { continue };
         let Some((kind, owner)) = fetch(server, transaction, &address) else { continue };
-        let waits = is_terminating(&owner) && texts(&owner["metadata"]["finalizers"]).iter().any(|name| name == FOREGROUND);
+        let waits =
+            is_terminating(&owner) && texts(&owner["metadata"]["finalizers"]).iter().any(|name| name == FOREGROUND);
         if waits && !is_blocked(server, transaction, uid) {
             let_go(server, transaction, &kind, &address.key, FOREGROUND);
         }
@@ -198,7 +199,9 @@ fn end_namespace(server: &ApiServer, transaction: &mut Transaction<'_>, name: &s
     if name.is_empty() || !is_terminating(&object) || !texts(&object["metadata"]["finalizers"]).is_empty() {
         return;
     }
-    if transaction.is_empty(name) && let Some(kind) = server.inner.registry.at("namespaces") {
+    if transaction.is_empty(name)
+        && let Some(kind) = server.inner.registry.at("namespaces")
+    {
         transaction.remove(&kind, &key);
     }
 }

@@ -96,7 +96,8 @@ pub(crate) fn list(server: &ApiServer, kind: &Kind, namespace: &str, query: &Que
         Some((revision, after)) => (revision, Some(after)),
     };
     let mut rest = all.into_iter().filter(|stored| after.as_ref().is_none_or(|after| stored.key > *after));
-    let mut items: Vec<_> = rest.by_ref().filter(|stored| selection.takes(stored)).take(limit.unwrap_or(usize::MAX)).collect();
+    let mut items: Vec<_> =
+        rest.by_ref().filter(|stored| selection.takes(stored)).take(limit.unwrap_or(usize::MAX)).collect();
     let left = rest.filter(|stored| selection.takes(stored)).count();
     let next = items.last().filter(|_| left > 0).map(|last| write_token(revision, &last.key));
     items.shrink_to_fit();

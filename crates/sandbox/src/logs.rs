@@ -149,7 +149,8 @@ pub(crate) async fn answer(call: &Call<'_>, kind: &Kind, key: &Key) -> Result<Re
 
     let (lines, next, changed) = {
         let mut streams = logs.lock();
-        let log = if follow { Some(&*streams.entry(stream_key.clone()).or_default()) } else { streams.get(&stream_key) };
+        let log =
+            if follow { Some(&*streams.entry(stream_key.clone()).or_default()) } else { streams.get(&stream_key) };
         let lines = if previous { log.and_then(|log| log.previous.as_ref()) } else { log.map(|log| &log.lines) };
         if previous && lines.is_none() {
             let text = format!("previous terminated container \"{container}\" in pod \"{}\" not found", key.name);

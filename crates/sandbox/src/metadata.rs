@@ -130,8 +130,9 @@ fn owner_problems(owners: &Value) -> Vec<Cause> {
         }
     }
     if let [first, second, ..] = controllers.as_slice() {
-        let text =
-            format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}");
+        let text = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
+        );
         causes.push(Cause::invalid("metadata.ownerReferences", owners, &text));
     }
     causes

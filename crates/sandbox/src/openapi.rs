@@ -38,7 +38,11 @@ pub(crate) fn answer(server: &ApiServer, path: &str) -> Option<Response> {
 }
 
 fn base(kind: &Kind) -> String {
-    if kind.group.is_empty() { format!("api/{}", kind.version) } else { format!("apis/{}/{}", kind.group, kind.version) }
+    if kind.group.is_empty() {
+        format!("api/{}", kind.version)
+    } else {
+        format!("apis/{}/{}", kind.group, kind.version)
+    }
 }
 
 fn schema_name(kind: &Kind) -> String {
@@ -53,9 +57,9 @@ fn gvk(kind: &Kind) -> Value {
 /// A definition's schema as it is; of built-in kinds only that they are objects.
 fn schema(kind: &Kind) -> Value {
     let known = kind.definition().map(|definition| definition.schema(&kind.version).clone());
-    let mut schema = known.filter(Value::is_object).unwrap_or_else(|| {
-        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
-    });
+    let mut schema = known
+        .filter(Value::is_object)
+        .unwrap_or_else(|| json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}));
     schema["x-kubernetes-group-version-kind"] = json!([gvk(kind)]);
     schema
 }
@@ -63,7 +67,8 @@ fn schema(kind: &Kind) -> Value {
 fn operations(kind: &Kind) -> (String, Value) {
     let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string"}});
     let parameters: Vec<Value> = ["dryRun", "fieldManager", "fieldValidation"].into_iter().map(parameter).collect();
-    let content = json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{}", schema_name(kind))}}});
+    let content =
+        json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{}", schema_name(kind))}}});
     let operation = |action: &str| {
         json!({
             "parameters": parameters, "x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk(kind),

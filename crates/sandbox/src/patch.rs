@@ -46,7 +46,9 @@ impl Patch {
                 let value: Value = serde_json::from_slice(body).map_err(|error| undecodable(body::go_text(&error)))?;
                 if !value.is_array() {
                     let found = body::json_type(&value);
-                    return Err(undecodable(format!("json: cannot unmarshal {found} into Go value of type jsonpatch.Patch")));
+                    return Err(undecodable(format!(
+                        "json: cannot unmarshal {found} into Go value of type jsonpatch.Patch"
+                    )));
                 }
                 // An operation that is none is found out when it is to be done.
                 let patch = serde_json::from_value(value).map_err(|_| ApiError::unprocessable_patch());
@@ -60,7 +62,8 @@ impl Patch {
                     let cause = Cause::required("fieldManager", "is required for apply patch");
                     return Err(ApiError::invalid_named("meta.k8s.io", "PatchOptions", "", &[cause]));
                 };
-                let value = body::yaml(body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+                let value =
+                    body::yaml(body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
                 Apply::new(kind, manager, value).map(Self::Apply)
             }
             _ => Err(ApiError::unsupported_patch()),
@@ -109,7 +112,8 @@ fn check_type(kind: &Kind, patched: &Value, current: &Value) -> Result<(), ApiEr
     if given != expected {
         let given = given.as_str().unwrap_or_default();
         let expected = expected.as_str().unwrap_or_default();
-        let text = format!("the API version in the data ({given}) does not match the expected API version ({expected})");
+        let text =
+            format!("the API version in the data ({given}) does not match the expected API version ({expected})");
         return Err(if kind.definition().is_some() { ApiError::bad_request(text) } else { unfit(&text) });
     }
     if patched["kind"] != current["kind"] {

@@ -21,9 +21,8 @@ pub(crate) fn prepare_new(pod: &mut Value) {
             matches_key && (one["effect"] == "NoExecute" || one["effect"].as_str().unwrap_or_default().is_empty())
         });
         if !tolerated {
-            tolerations.push(
-                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}),
-            );
+            tolerations
+                .push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
         }
     }
     spec["tolerations"] = tolerations.into();
@@ -163,7 +162,8 @@ pub(crate) fn bind(pod: &mut Value, node: &str, now: &Value) -> Option<()> {
     pod["spec"]["nodeName"] = node.into();
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let mut conditions: Vec<_> = conditions.into_iter().filter(|one| one["type"] != "PodScheduled").collect();
-    conditions.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+    conditions
+        .push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
     pod["status"]["conditions"] = conditions.into();
     Some(())
 }

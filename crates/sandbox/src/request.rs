@@ -114,5 +114,8 @@ fn target(kind: Arc<Kind>, namespace: &str, more: &[&str]) -> Result<Target, Unr
 fn decoded(part: &str) -> String {
     // Only percent signs matter in a path; a plus sign is a plus sign.
     let plain = part.replace('+', "%2B");
-    url::form_urlencoded::parse(format!("x={plain}").as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default()
+    url::form_urlencoded::parse(format!("x={plain}").as_bytes())
+        .next()
+        .map(|(_, value)| value.into_owned())
+        .unwrap_or_default()
 }

@@ -183,7 +183,8 @@ impl ApiError {
     #[must_use]
     pub fn unsupported_media(accepted: &[&str]) -> Self {
         let accepted = accepted.join(", ");
-        let message = format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
         Self::new(415, "UnsupportedMediaType", message)
     }
 
@@ -258,7 +259,8 @@ impl ApiError {
     /// More causes in the details.
     #[must_use]
     pub fn because(mut self, causes: &[Cause]) -> Self {
-        let causes = causes.iter().map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field})).collect();
+        let causes =
+            causes.iter().map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field})).collect();
         self.details.get_or_insert_with(|| json!({}))["causes"] = causes;
         self
     }
@@ -283,7 +285,8 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (code, [(header::CONTENT_TYPE, "application/json")], self.to_value().to_string()).into_response();
+        let mut response =
+            (code, [(header::CONTENT_TYPE, "application/json")], self.to_value().to_string()).into_response();
         if matches!(self.code, 429 | 503) {
             response.headers_mut().insert(header::RETRY_AFTER, http::HeaderValue::from_static("1"));
         }

@@ -206,9 +206,10 @@ impl Transaction<'_> {
     /// Whether nothing lives in a namespace.
     pub(crate) fn is_empty(&self, namespace: &str) -> bool {
         let from = Key::new(namespace, "");
-        self.state.places.values().all(|place| {
-            place.objects.range(&from..).next().is_none_or(|(key, _)| key.namespace != namespace)
-        })
+        self.state
+            .places
+            .values()
+            .all(|place| place.objects.range(&from..).next().is_none_or(|(key, _)| key.namespace != namespace))
     }
 
     /// The objects that name this uid among their owners.

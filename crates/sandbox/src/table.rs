@@ -80,7 +80,13 @@ fn columns(kind: &Kind) -> Vec<Column> {
         }
         return columns;
     }
-    let data = |object: &Value| ["data", "binaryData"].iter().map(|f| object[f].as_object().map_or(0, serde_json::Map::len)).sum::<usize>().into();
+    let data = |object: &Value| {
+        ["data", "binaryData"]
+            .iter()
+            .map(|f| object[f].as_object().map_or(0, serde_json::Map::len))
+            .sum::<usize>()
+            .into()
+    };
     match &*kind.place {
         "pods" => columns.extend(pods::columns()),
         "events" => {
@@ -88,29 +94,49 @@ fn columns(kind: &Kind) -> Vec<Column> {
                 Column::new("Last Seen", "string", 0, Cell::Path { path: ".lastTimestamp".to_owned(), is_date: true }),
                 Column::path("Type", ".type"),
                 Column::path("Reason", ".reason"),
-                Column::new("Object", "string", 0, Cell::Computed(|event| {
-                    let about = &event["involvedObject"];
-                    format!("{}/{}", text_of(&about["kind"]).to_lowercase(), text_of(&about["name"])).into()
-                })),
+                Column::new(
+                    "Object",
+                    "string",
+                    0,
+                    Cell::Computed(|event| {
+                        let about = &event["involvedObject"];
+                        format!("{}/{}", text_of(&about["kind"]).to_lowercase(), text_of(&about["name"])).into()
+                    }),
+                ),
                 Column::path("Message", ".message"),
             ];
         }
         "namespaces" => columns.extend([Column::path("Status", ".status.phase"), age()]),
         "configmaps" => columns.extend([Column::new("Data", "string", 0, Cell::Computed(data)), age()]),
         "secrets" => {
-            columns.extend([Column::path("Type", ".type"), Column::new("Data", "string", 0, Cell::Computed(data)), age()]);
+            columns.extend([
+                Column::path("Type", ".type"),
+                Column::new("Data", "string", 0, Cell::Computed(data)),
+                age(),
+            ]);
         }
         "nodes" => columns.extend([
-            Column::new("Status", "string", 0, Cell::Computed(|node| {
-                let ready = json_path::find(node, ".status.conditions[?(@.type==\"Ready\")].status");
-                if ready.first().is_some_and(|status| **status == "True") { "Ready".into() } else { "NotReady".into() }
-            })),
+            Column::new(
+                "Status",
+                "string",
+                0,
+                Cell::Computed(|node| {
+                    let ready = json_path::find(node, ".status.conditions[?(@.type==\"Ready\")].status");
+                    if ready.first().is_some_and(|status| **status == "True") {
+                        "Ready".into()
+                    } else {
+                        "NotReady".into()
+                    }
+                }),
+            ),
             Column::new("Roles", "string", 0, Cell::Computed(|_| "<none>".into())),
             age(),
             Column::path("Version", ".status.nodeInfo.kubeletVersion"),
         ]),
         "leases.coordination.k8s.io" => columns.extend([Column::path("Holder", ".spec.holderIdentity"), age()]),
-        "customresourcedefinitions.apiextensions.k8s.io" => columns.push(Column::path("Created At", ".metadata.creationTimestamp")),
+        "customresourcedefinitions.apiextensions.k8s.io" => {
+            columns.push(Column::path("Created At", ".metadata.creationTimestamp"))
+        }
         _ => columns.push(age()),
     }
     columns

@@ -63,7 +63,12 @@ impl Update<'_> {
         self.store(server, &mut transaction, object, &current, &stored)
     }
 
-    fn make(&self, server: &ApiServer, transaction: &mut Transaction<'_>, mut object: Value) -> Result<Outcome, ApiError> {
+    fn make(
+        &self,
+        server: &ApiServer,
+        transaction: &mut Transaction<'_>,
+        mut object: Value,
+    ) -> Result<Outcome, ApiError> {
         let allowed = self.is_patch || self.kind.traits.create_on_update;
         if self.part != Part::Main || !allowed || object.is_null() {
             return Err(ApiError::not_found(self.kind, &self.key.name));
@@ -79,7 +84,8 @@ impl Update<'_> {
     fn check_name(&self, object: &Value) -> Result<(), ApiError> {
         let (given, wanted) = (meta(object, "name"), &self.key.name);
         if given.is_empty() {
-            let text = format!("the name of the object ({wanted} based on URL) was undeterminable: name must be provided");
+            let text =
+                format!("the name of the object ({wanted} based on URL) was undeterminable: name must be provided");
             return Err(ApiError::bad_request(text));
         }
         if given != wanted {
@@ -111,7 +117,8 @@ impl Update<'_> {
         let (given, own) = (meta(object, "uid"), meta(current, "uid"));
         if !self.is_patch && !given.is_empty() && given != own {
             let path = if kind.namespaced { format!("{}/{name}", self.key.namespace) } else { name.to_owned() };
-            let storage = if kind.group.is_empty() { kind.plural.clone() } else { format!("{}/{}", kind.group, kind.plural) };
+            let storage =
+                if kind.group.is_empty() { kind.plural.clone() } else { format!("{}/{}", kind.group, kind.plural) };
             let text = format!(
                 "StorageError: invalid object, Code: 4, Key: /registry/{storage}/{path}, ResourceVersion: 0, \
                  AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {own}"

@@ -23,6 +23,8 @@ use crate::table;
 
 /// Between two bookmarks on a quiet stream, as often as the real server sends them.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// Documents are sent together up to about this many bytes.
+const CHUNK: usize = 32 * 1024;
 /// The shortest time after which the real server closes a stream by itself.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
@@ -33,13 +35,21 @@ struct Watch {
     namespace: String,
     selection: Selection,
     cursor: Cursor,
-    ready: VecDeque<Bytes>,
+    pending: VecDeque<Pending>,
     as_table: bool,
     bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
     dropped: watch::Receiver<u64>,
     ended: bool,
+}
+
+/// What is still to be sent. It is encoded when its turn comes: a hundred watchers that start at once would otherwise
+/// hold a hundred copies of everything.
+enum Pending {
+    Listed(Arc<Stored>),
+    Changed(Change),
+    Line(Bytes),
 }
 
 /// Starts a watch and answers with its stream.
@@ -70,7 +80,7 @@ pub(crate) fn watch(
         namespace: namespace.to_owned(),
         selection,
         cursor,
-        ready: VecDeque::new(),
+        pending: listed.into_iter().map(Pending::Listed).collect(),
         as_table,
         bookmarks: query.flag("allowWatchBookmarks"),
         next_bookmark: Instant::now() + BOOKMARK_EVERY,
@@ -79,13 +89,9 @@ pub(crate) fn watch(
         ended: false,
         kind,
     };
-    for stored in listed.iter().filter(|stored| watch.selection.takes(stored)) {
-        let event = watch.event("ADDED", stored);
-        watch.ready.push_back(event);
-    }
     if initial && watch.bookmarks {
         // The cursor stands at the list.
-        watch.ready.push_back(watch.bookmark(watch.cursor.position(), true));
+        watch.pending.push_back(Pending::Line(watch.bookmark(watch.cursor.position(), true)));
     }
     let stream = stream::unfold(watch, |mut watch| async move {
         let next = watch.next().await?;
@@ -121,27 +127,36 @@ fn line(what: &str, object: &[u8]) -> Bytes {
 }
 
 impl Watch {
-    /// The next document; none when the stream ends.
+    /// The next documents; none when the stream ends.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(ready) = self.ready.pop_front() {
-                return Some(ready);
+            let mut chunk = Vec::new();
+            while chunk.len() < CHUNK
+                && let Some(pending) = self.pending.pop_front()
+            {
+                match pending {
+                    Pending::Listed(stored) if self.selection.takes(&stored) => {
+                        chunk.extend(self.event("ADDED", &stored))
+                    }
+                    Pending::Listed(_) => {}
+                    Pending::Changed(change) => chunk.extend(self.translate(&change).unwrap_or_default()),
+                    Pending::Line(line) => chunk.extend(line),
+                }
+            }
+            if !chunk.is_empty() {
+                return Some(chunk.into());
             }
             if self.ended {
                 return None;
             }
             match self.cursor.advance(self.server.store()) {
-                Ok(changes) => {
-                    for change in &changes {
-                        self.translate(change);
-                    }
-                }
+                Ok(changes) => self.pending.extend(changes.into_iter().map(Pending::Changed)),
                 Err(error) => {
                     self.ended = true;
                     return Some(line("ERROR", error.to_value().to_string().as_bytes()));
                 }
             }
-            if !self.ready.is_empty() {
+            if !self.pending.is_empty() {
                 continue;
             }
             let bookmark = if self.bookmarks { self.next_bookmark } else { self.deadline };
@@ -153,17 +168,17 @@ impl Watch {
                     self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
                     // What was written since is read after this, under later revisions.
                     let bookmark = self.bookmark(self.cursor.position(), false);
-                    self.ready.push_back(bookmark);
+                    self.pending.push_back(Pending::Line(bookmark));
                 }
             }
         }
     }
 
     /// What a change means to this selection: an object may come into it or leave it.
-    fn translate(&mut self, change: &Change) {
+    fn translate(&self, change: &Change) -> Option<Bytes> {
         let object = &change.object;
         if !self.namespace.is_empty() && object.key.namespace != self.namespace {
-            return;
+            return None;
         }
         let was = change.before.as_ref().is_some_and(|before| self.selection.takes(before));
         let is = change.what != What::Deleted && self.selection.takes(object);
@@ -171,16 +186,15 @@ impl Watch {
             (false, true) => "ADDED",
             (true, true) => "MODIFIED",
             (true, false) => "DELETED",
-            (false, false) => return,
+            (false, false) => return None,
         };
-        let event = match &change.before {
+        Some(match &change.before {
             // Who loses sight of an object is shown what they last saw of it.
             Some(before) if what == "DELETED" && change.what != What::Deleted => {
                 self.event(what, &before.at(&self.kind, object.revision))
             }
             _ => self.event(what, object),
-        };
-        self.ready.push_back(event);
+        })
     }
 
     fn event(&self, what: &str, stored: &Stored) -> Bytes {
@@ -198,7 +212,8 @@ impl Watch {
         if is_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object: Value = json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata});
+        let object: Value =
+            json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata});
         line("BOOKMARK", object.to_string().as_bytes())
     }
 }

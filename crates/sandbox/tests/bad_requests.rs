@@ -10,19 +10,74 @@ use serde_json::Value;
 
 /// Requests that are right, to be spoilt.
 const RIGHT: [(&str, &str, &str, &str); 14] = [
-    ("POST", "/api/v1/namespaces/default/pods", "application/json", r#"{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"containers":[{"name":"m","image":"i","resources":{"requests":{"cpu":"1"}}}]}}"#),
-    ("PUT", "/api/v1/namespaces/default/configmaps/c", "application/json", r#"{"metadata":{"name":"c","resourceVersion":"1"},"data":{"a":"b"}}"#),
-    ("PATCH", "/api/v1/namespaces/default/configmaps/c", "application/json-patch+json", r#"[{"op":"add","path":"/data/x","value":"y"}]"#),
-    ("PATCH", "/api/v1/namespaces/default/configmaps/c", "application/merge-patch+json", r#"{"metadata":{"finalizers":["a.b/c"]},"data":{"a":null}}"#),
-    ("PATCH", "/api/v1/namespaces/default/pods/q", "application/strategic-merge-patch+json", r#"{"spec":{"containers":[{"name":"m","image":"j","$patch":"replace"}]}}"#),
-    ("PATCH", "/api/v1/namespaces/default/configmaps/c?fieldManager=x", "application/apply-patch+yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  a: b\n"),
-    ("DELETE", "/api/v1/namespaces/default/configmaps/d", "application/json", r#"{"propagationPolicy":"Foreground","preconditions":{"uid":"x"}}"#),
+    (
+        "POST",
+        "/api/v1/namespaces/default/pods",
+        "application/json",
+        r#"{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"containers":[{"name":"m","image":"i","resources":{"requests":{"cpu":"1"}}}]}}"#,
+    ),
+    (
+        "PUT",
+        "/api/v1/namespaces/default/configmaps/c",
+        "application/json",
+        r#"{"metadata":{"name":"c","resourceVersion":"1"},"data":{"a":"b"}}"#,
+    ),
+    (
+        "PATCH",
+        "/api/v1/namespaces/default/configmaps/c",
+        "application/json-patch+json",
+        r#"[{"op":"add","path":"/data/x","value":"y"}]"#,
+    ),
+    (
+        "PATCH",
+        "/api/v1/namespaces/default/configmaps/c",
+        "application/merge-patch+json",
+        r#"{"metadata":{"finalizers":["a.b/c"]},"data":{"a":null}}"#,
+    ),
+    (
+        "PATCH",
+        "/api/v1/namespaces/default/pods/q",
+        "application/strategic-merge-patch+json",
+        r#"{"spec":{"containers":[{"name":"m","image":"j","$patch":"replace"}]}}"#,
+    ),
+    (
+        "PATCH",
+        "/api/v1/namespaces/default/configmaps/c?fieldManager=x",
+        "application/apply-patch+yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  a: b\n",
+    ),
+    (
+        "DELETE",
+        "/api/v1/namespaces/default/configmaps/d",
+        "application/json",
+        r#"{"propagationPolicy":"Foreground","preconditions":{"uid":"x"}}"#,
+    ),
     ("GET", "/api/v1/pods?labelSelector=a%3Db,c+in+(d,e)&fieldSelector=status.phase%3DRunning&limit=1", "", ""),
     ("GET", "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1&resourceVersion=999999", "", ""),
-    ("POST", "/apis/t.io/v1/namespaces/default/things", "application/json", r#"{"apiVersion":"t.io/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"size":1,"list":["a"]}}"#),
-    ("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", r#"{"metadata":{"name":"ks.a.b"},"spec":{"group":"a.b","scope":"Namespaced","names":{"kind":"K","plural":"ks"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#),
-    ("POST", "/api/v1/namespaces/default/resourcequotas", "application/yaml", "metadata:\n  name: q\nspec:\n  hard:\n    pods: \"100000\"\n"),
-    ("POST", "/api/v1/namespaces/default/pods/q/binding", "application/json", r#"{"metadata":{"name":"q"},"target":{"kind":"Node","name":"n"}}"#),
+    (
+        "POST",
+        "/apis/t.io/v1/namespaces/default/things",
+        "application/json",
+        r#"{"apiVersion":"t.io/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"size":1,"list":["a"]}}"#,
+    ),
+    (
+        "POST",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "application/json",
+        r#"{"metadata":{"name":"ks.a.b"},"spec":{"group":"a.b","scope":"Namespaced","names":{"kind":"K","plural":"ks"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#,
+    ),
+    (
+        "POST",
+        "/api/v1/namespaces/default/resourcequotas",
+        "application/yaml",
+        "metadata:\n  name: q\nspec:\n  hard:\n    pods: \"100000\"\n",
+    ),
+    (
+        "POST",
+        "/api/v1/namespaces/default/pods/q/binding",
+        "application/json",
+        r#"{"metadata":{"name":"q"},"target":{"kind":"Node","name":"n"}}"#,
+    ),
     ("GET", "/api/v1/namespaces/default/pods/q/log?tailLines=5&sinceSeconds=10&timestamps=true&previous=false", "", ""),
 ];
 
@@ -31,8 +86,30 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Pieces that often break things.
 const PIECES: [&str; 24] = [
-    "{", "}", "[", "]", "\"", ":", ",", "null", "0", "-1", "1e999", "99999999999999999999", "\\u0000", "\u{fffd}", "/", "..", "%",
-    "%zz", "true", "{}", "[]", "\"$patch\":\"delete\"", "metadata", "\n- a: *b",
+    "{",
+    "}",
+    "[",
+    "]",
+    "\"",
+    ":",
+    ",",
+    "null",
+    "0",
+    "-1",
+    "1e999",
+    "99999999999999999999",
+    "\\u0000",
+    "\u{fffd}",
+    "/",
+    "..",
+    "%",
+    "%zz",
+    "true",
+    "{}",
+    "[]",
+    "\"$patch\":\"delete\"",
+    "metadata",
+    "\n- a: *b",
 ];
 
 #[derive(Clone, Debug)]
@@ -46,12 +123,24 @@ struct Spoilt {
 }
 
 fn spoilt() -> impl Strategy<Value = Spoilt> {
-    let method = prop::option::weighted(0.2, prop::sample::select(vec!["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"]));
-    let media = prop::option::weighted(0.2, prop::sample::select(vec![
-        "application/json", "application/yaml", "application/merge-patch+json", "application/json-patch+json",
-        "application/strategic-merge-patch+json", "application/apply-patch+yaml", "text/plain", "",
-        "application/vnd.kubernetes.protobuf",
-    ]));
+    let method = prop::option::weighted(
+        0.2,
+        prop::sample::select(vec!["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"]),
+    );
+    let media = prop::option::weighted(
+        0.2,
+        prop::sample::select(vec![
+            "application/json",
+            "application/yaml",
+            "application/merge-patch+json",
+            "application/json-patch+json",
+            "application/strategic-merge-patch+json",
+            "application/apply-patch+yaml",
+            "text/plain",
+            "",
+            "application/vnd.kubernetes.protobuf",
+        ]),
+    );
     let edits = prop::collection::vec((any::<u16>(), 0..PIECES.len(), 0usize..12), 1..4);
     (0..RIGHT.len(), method, media, edits, prop::bool::weighted(0.3))
         .prop_map(|(which, method, media, edits, in_path)| Spoilt { which, method, media, edits, in_path })
@@ -67,7 +156,13 @@ fn edited(text: &str, edits: &[(u16, usize, usize)]) -> String {
     chars.into_iter().collect()
 }
 
-async fn send(server: &ApiServer, method: &str, path: &str, media: &str, body: &str) -> Option<(u16, String, bytes::Bytes)> {
+async fn send(
+    server: &ApiServer,
+    method: &str,
+    path: &str,
+    media: &str,
+    body: &str,
+) -> Option<(u16, String, bytes::Bytes)> {
     let mut request = Request::builder().method(method).uri(path);
     if !media.is_empty() {
         request = request.header("content-type", media);
@@ -84,12 +179,17 @@ async fn send(server: &ApiServer, method: &str, path: &str, media: &str, body: &
 async fn server() -> ApiServer {
     let server = ApiServer::new(Options::default());
     let schema = r#"{"type":"object","properties":{"spec":{"type":"object","required":["size"],"properties":{"size":{"type":"integer"},"list":{"type":"array","items":{"type":"string"}}}}}}"#;
-    let definition = format!(r#"{{"metadata":{{"name":"things.t.io"}},"spec":{{"group":"t.io","scope":"Namespaced","names":{{"kind":"Thing","plural":"things"}},"versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#);
+    let definition = format!(
+        r#"{{"metadata":{{"name":"things.t.io"}},"spec":{{"group":"t.io","scope":"Namespaced","names":{{"kind":"Thing","plural":"things"}},"versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#
+    );
     for (path, body) in [
         ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition.as_str()),
         ("/api/v1/namespaces/default/configmaps", r#"{"metadata":{"name":"c"},"data":{"a":"b"}}"#),
         ("/api/v1/namespaces/default/configmaps", r#"{"metadata":{"name":"d"}}"#),
-        ("/api/v1/namespaces/default/pods", r#"{"metadata":{"name":"q"},"spec":{"containers":[{"name":"m","image":"i"}]}}"#),
+        (
+            "/api/v1/namespaces/default/pods",
+            r#"{"metadata":{"name":"q"},"spec":{"containers":[{"name":"m","image":"i"}]}}"#,
+        ),
     ] {
         let (code, _, body) = send(&server, "POST", path, "application/json", body).await.unwrap();
         assert_eq!(code, 201, "{body:?}");
@@ -139,9 +239,12 @@ async fn what_is_too_large_or_too_deep_is_refused() {
     let (code, _, answer) = send(&server, "POST", maps, "application/json", &large).await.unwrap();
     assert_eq!(code, 413, "{answer:?}");
     for deep in ["[".repeat(100_000), format!(r#"{{"a":{}"#, r#"{"a":"#.repeat(100_000)), "- ".repeat(50_000)] {
-        for media in ["application/json", "application/yaml", "application/apply-patch+yaml", "application/merge-patch+json"] {
+        for media in
+            ["application/json", "application/yaml", "application/apply-patch+yaml", "application/merge-patch+json"]
+        {
             let method = if media.contains("patch") { "PATCH" } else { "POST" };
-            let path = if media.contains("patch") { "/api/v1/namespaces/default/configmaps/c?fieldManager=x" } else { maps };
+            let path =
+                if media.contains("patch") { "/api/v1/namespaces/default/configmaps/c?fieldManager=x" } else { maps };
             let (code, _, answer) = send(&server, method, path, media, &deep).await.unwrap();
             assert!((400..500).contains(&code), "{code} {answer:?}");
         }

@@ -21,7 +21,9 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 async fn map(server: &ApiServer, name: &str, owners: &[&str], finalizers: &[&str]) -> String {
     let owners: Vec<Value> = owners
         .iter()
-        .map(|uid| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": uid, "blockOwnerDeletion": true}))
+        .map(
+            |uid| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": uid, "blockOwnerDeletion": true}),
+        )
         .collect();
     let object = json!({"metadata": {"name": name, "ownerReferences": owners, "finalizers": finalizers}});
     let (code, made) = send(server, "POST", MAPS, object).await;
@@ -69,7 +71,8 @@ async fn in_the_foreground_the_owner_goes_last() {
     let server = ApiServer::new(Options::default());
     let owner = map(&server, "owner", &[], &[]).await;
     map(&server, "held", &[&owner], &["a.b/c"]).await;
-    let (_, marked) = send(&server, "DELETE", &format!("{MAPS}/owner"), json!({"propagationPolicy": "Foreground"})).await;
+    let (_, marked) =
+        send(&server, "DELETE", &format!("{MAPS}/owner"), json!({"propagationPolicy": "Foreground"})).await;
     assert_eq!(marked["metadata"]["finalizers"], json!(["foregroundDeletion"]));
     assert_eq!(names(&server), ["held", "owner"]);
     send(&server, "PATCH", &format!("{MAPS}/held"), json!({"metadata": {"finalizers": null}})).await;

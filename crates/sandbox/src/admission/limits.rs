@@ -42,7 +42,9 @@ pub(crate) fn fill_in(transaction: &Transaction<'_>, kind: &Kind, object: &mut V
                 }
             }
         }
-        if !said.is_empty() && let Some(metadata) = metadata_of(object) {
+        if !said.is_empty()
+            && let Some(metadata) = metadata_of(object)
+        {
             let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
             annotations[ANNOTATION] = format!("LimitRanger plugin set: {}", said.join("; ")).into();
         }

@@ -132,7 +132,8 @@ fn concerns(kind: &Kind, resource: &str) -> bool {
     }
     match &*kind.place {
         "pods" => {
-            let bare = resource.strip_prefix("requests.").or_else(|| resource.strip_prefix("limits.")).unwrap_or(resource);
+            let bare =
+                resource.strip_prefix("requests.").or_else(|| resource.strip_prefix("limits.")).unwrap_or(resource);
             let native = ["cpu", "memory", "ephemeral-storage"].contains(&bare) || bare.starts_with("hugepages-");
             resource == "pods" || native || (resource.starts_with("requests.") && bare != "storage")
         }
@@ -199,7 +200,8 @@ fn unsaid(pod: &Value, restricted: &[&str]) -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
-    let parts: Vec<_> = missing.iter().map(|(resource, names)| format!("{resource} for: {}", names.join(","))).collect();
+    let parts: Vec<_> =
+        missing.iter().map(|(resource, names)| format!("{resource} for: {}", names.join(","))).collect();
     Err(format!("must specify {}", parts.join("; ")))
 }
 

@@ -128,7 +128,8 @@ async fn call(server: &ApiServer, hook: &Value, kind: &Kind, object: Value, dry_
         };
         return Err(ApiError::of_code(code, format!("admission webhook {name:?} denied the request{reason}")));
     }
-    patched(&object, &response["patch"]).map_err(|problem| ApiError::internal_error(&format!("webhook {name:?}: {problem}")))
+    patched(&object, &response["patch"])
+        .map_err(|problem| ApiError::internal_error(&format!("webhook {name:?}: {problem}")))
 }
 
 fn patched(object: &Value, patch: &Value) -> Result<Value, String> {
@@ -148,7 +149,8 @@ async fn exchange(server: &ApiServer, hook: &Value, review: &Value) -> Result<Va
             let text = |field: &str| service[field].as_str().unwrap_or_default().to_owned();
             let (namespace, name) = (text("namespace"), text("name"));
             let base = server.inner.services.get(&namespace, &name);
-            let base = base.ok_or_else(|| format!("service \"{name}\" in {namespace} has no address in this cluster"))?;
+            let base =
+                base.ok_or_else(|| format!("service \"{name}\" in {namespace} has no address in this cluster"))?;
             format!("{base}/{}", text("path").trim_start_matches('/'))
         }
     };

@@ -24,7 +24,13 @@ fn prune_at(value: &mut Value, schema: &Value, path: &str, is_object: bool, unkn
     }
 }
 
-fn prune_fields(fields: &mut Map<String, Value>, schema: &Value, path: &str, is_object: bool, unknown: &mut Vec<String>) {
+fn prune_fields(
+    fields: &mut Map<String, Value>,
+    schema: &Value,
+    path: &str,
+    is_object: bool,
+    unknown: &mut Vec<String>,
+) {
     let keeps_all = schema[PRESERVE] == true;
     let properties = schema["properties"].as_object();
     let additional = schema.get("additionalProperties").filter(|more| **more != false);

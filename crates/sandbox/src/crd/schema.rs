@@ -38,7 +38,11 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
                 causes.push(too_many(path, count, most));
             }
             if let Some(least) = size(schema, "minItems").filter(|least| count < *least) {
-                causes.push(Cause::invalid(path, &count.into(), &format!("{path} in body should have at least {least} items")));
+                causes.push(Cause::invalid(
+                    path,
+                    &count.into(),
+                    &format!("{path} in body should have at least {least} items"),
+                ));
             }
             for (index, item) in items.iter().enumerate() {
                 check(item, &schema["items"], &format!("{path}[{index}]"), causes);
@@ -50,7 +54,11 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
                 causes.push(too_many(path, count, most));
             }
             if let Some(least) = size(schema, "minProperties").filter(|least| count < *least) {
-                causes.push(Cause::invalid(path, &count.into(), &format!("{path} in body should have at least {least} properties")));
+                causes.push(Cause::invalid(
+                    path,
+                    &count.into(),
+                    &format!("{path} in body should have at least {least} properties"),
+                ));
             }
             for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
                 if !fields.contains_key(name) {

@@ -51,8 +51,12 @@ fn follows_latest(image: &str) -> bool {
 }
 
 fn probe(probe: &mut Value) {
-    let counts =
-        [("timeoutSeconds", json!(1)), ("periodSeconds", json!(10)), ("successThreshold", json!(1)), ("failureThreshold", json!(3))];
+    let counts = [
+        ("timeoutSeconds", json!(1)),
+        ("periodSeconds", json!(10)),
+        ("successThreshold", json!(1)),
+        ("failureThreshold", json!(3)),
+    ];
     set_default(probe, &counts);
     if probe["httpGet"].is_object() {
         set_default(&mut probe["httpGet"], &[("path", json!("/")), ("scheme", json!("HTTP"))]);

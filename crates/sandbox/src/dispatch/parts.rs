@@ -11,7 +11,13 @@ use crate::store::Key;
 use crate::update::Part;
 use crate::{delete, garbage, logs, metadata, pods};
 
-pub(super) async fn on_part(call: &Call<'_>, verb: &str, kind: &Kind, key: &Key, part: &str) -> Result<Response, ApiError> {
+pub(super) async fn on_part(
+    call: &Call<'_>,
+    verb: &str,
+    kind: &Kind,
+    key: &Key,
+    part: &str,
+) -> Result<Response, ApiError> {
     match (&*kind.place, part, verb) {
         (_, "status", _) if !kind.traits.has_status => {}
         (_, "status", "get") => {

@@ -7,8 +7,8 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet}
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Endpoints, Event, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
-    ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
+    ConfigMap, Endpoints, Event, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    PodTemplate, ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -119,7 +119,14 @@ const ROWS: &[Row] = &[
     row("rbac.authorization.k8s.io", "roles", "Role", &[], NAMESPACED, round_trip::<Role>),
     row("rbac.authorization.k8s.io", "rolebindings", "RoleBinding", &[], NAMESPACED, round_trip::<RoleBinding>),
     row("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", &[], 0, round_trip::<ClusterRole>),
-    row("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", &[], 0, round_trip::<ClusterRoleBinding>),
+    row(
+        "rbac.authorization.k8s.io",
+        "clusterrolebindings",
+        "ClusterRoleBinding",
+        &[],
+        0,
+        round_trip::<ClusterRoleBinding>,
+    ),
     row("scheduling.k8s.io", "priorityclasses", "PriorityClass", &["pc"], GENERATION, round_trip::<PriorityClass>),
     row("storage.k8s.io", "storageclasses", "StorageClass", &["sc"], 0, round_trip::<StorageClass>),
     row(

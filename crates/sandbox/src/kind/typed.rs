@@ -7,8 +7,18 @@ use serde_json::Value;
 
 /// Names of maps whose values are quantities, in all built-in kinds.
 const AMOUNTS: [&str; 12] = [
-    "limits", "requests", "hard", "used", "capacity", "allocatable", "min", "max", "default", "defaultRequest",
-    "maxLimitRequestRatio", "overhead",
+    "limits",
+    "requests",
+    "hard",
+    "used",
+    "capacity",
+    "allocatable",
+    "min",
+    "max",
+    "default",
+    "defaultRequest",
+    "maxLimitRequestRatio",
+    "overhead",
 ];
 
 /// Unknown fields, nulls and empty lists fall off, as they do in Go.

@@ -34,7 +34,11 @@ const SETS: [&str; 1] = ["finalizers"];
 /// The key of the items of a list, if they have one.
 pub(super) fn key_of(list: &str, items: &[Value]) -> Option<&'static str> {
     if list == "ports" {
-        return Some(if items.iter().any(|item| item.get("containerPort").is_some()) { "containerPort" } else { "port" });
+        return Some(if items.iter().any(|item| item.get("containerPort").is_some()) {
+            "containerPort"
+        } else {
+            "port"
+        });
     }
     KEYS.iter().find(|(name, _)| *name == list).map(|(_, key)| *key)
 }
@@ -156,20 +160,23 @@ mod tests {
 
     #[test]
     fn directives_delete_replace_and_order() {
-        let pod = json!({"c": {"x": 1}, "volumes": [{"name": "a"}, {"name": "b"}], "metadata": {"finalizers": ["x", "y"]}});
+        let pod =
+            json!({"c": {"x": 1}, "volumes": [{"name": "a"}, {"name": "b"}], "metadata": {"finalizers": ["x", "y"]}});
         let patch = json!({
             "volumes": [{"name": "a", "$patch": "delete"}, {"name": "c"}],
             "$setElementOrder/volumes": [{"name": "c"}, {"name": "b"}],
             "metadata": {"$deleteFromPrimitiveList/finalizers": ["x"], "finalizers": ["z"]},
             "c": {"$patch": "replace", "y": 2},
         });
-        let expected = json!({"c": {"y": 2}, "volumes": [{"name": "c"}, {"name": "b"}], "metadata": {"finalizers": ["z", "y"]}});
+        let expected =
+            json!({"c": {"y": 2}, "volumes": [{"name": "c"}, {"name": "b"}], "metadata": {"finalizers": ["z", "y"]}});
         assert_eq!(merge(&pod, &patch), expected);
     }
 
     #[test]
     fn other_lists_are_replaced() {
-        let merged = merge(&json!({"args": ["a"], "tolerations": [{"key": "k"}]}), &json!({"args": ["b"], "tolerations": null}));
+        let merged =
+            merge(&json!({"args": ["a"], "tolerations": [{"key": "k"}]}), &json!({"args": ["b"], "tolerations": null}));
         assert_eq!(merged, json!({"args": ["b"]}));
     }
 }

@@ -67,16 +67,17 @@ fn index<'a>(value: &'a Value, inside: &str) -> Vec<&'a Value> {
         let Some((path, wanted)) = filter.split_once("==") else { return Vec::new() };
         let wanted = wanted.trim().trim_matches(['"', '\'']);
         let fits = |item: &&Value| {
-            find(item, path.trim()).first().is_some_and(|found| {
-                found.as_str().map_or_else(|| found.to_string() == wanted, |text| text == wanted)
-            })
+            find(item, path.trim())
+                .first()
+                .is_some_and(|found| found.as_str().map_or_else(|| found.to_string() == wanted, |text| text == wanted))
         };
         return items.into_iter().flatten().filter(fits).collect();
     }
     match unquoted.parse::<i64>() {
         Ok(at) => {
             let items = items.map_or(&[][..], Vec::as_slice);
-            let at = if at < 0 { items.len().checked_sub(at.unsigned_abs() as usize) } else { usize::try_from(at).ok() };
+            let at =
+                if at < 0 { items.len().checked_sub(at.unsigned_abs() as usize) } else { usize::try_from(at).ok() };
             at.and_then(|at| items.get(at)).into_iter().collect()
         }
         Err(_) => value.get(unquoted).into_iter().collect(),
