@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use crate::action::TaskActionStatus;
 use crate::cluster::kube::actions::KubeActions;
 use crate::reconcile::{Reconciler, Wake};
 use memory::{ActionKey, Memory};
@@ -99,7 +100,7 @@ impl Controller {
                 namespace = %key.namespace,
                 name = %key.name,
                 task_type = action.object.spec.task_type,
-                attempt = action.object.status.as_ref().map_or(1, |status| status.observed_attempt()),
+                attempt = action.object.status.as_ref().map_or(1, TaskActionStatus::observed_attempt),
             );
             let wake = self.reconciler.reconcile(&action).instrument(span.clone()).await;
             match wake {

@@ -18,7 +18,7 @@ use aileron_machinery::{CorePlugin, Platform, TaskContext};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::action::metadata::{MetadataError, MetadataSettings, task_metadata, task_paths};
-use crate::action::{ACTION_TYPE_CONDITION, Action, FINALIZER, Template};
+use crate::action::{ACTION_TYPE_CONDITION, Action, FINALIZER, TaskActionStatus, Template};
 use crate::catalog::CatalogClient;
 use crate::clock::Clock;
 use crate::cluster::{Actions, ApiError, Objects};
@@ -116,7 +116,7 @@ impl Reconciler {
         if object.metadata.deletion_timestamp.is_some() {
             return self.abort(action).await;
         }
-        if object.status.as_ref().is_some_and(|status| status.is_terminal()) {
+        if object.status.as_ref().is_some_and(TaskActionStatus::is_terminal) {
             self.label_terminal(action, &action.status()).await?;
             return Ok(Wake::Never);
         }

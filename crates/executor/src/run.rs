@@ -185,12 +185,9 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         max_rounds: usize::try_from(config.executor.max_concurrent_reconciles).unwrap_or(1),
     });
 
-    let result = tokio::select! {
-        result = lead(&config, client, &namespace, identity, synced, controller, &cancel) => result,
+    tokio::select! {
+        result = lead(&config, client, &namespace, identity, synced, controller, &cancel) => result?,
         () = watch_ended.cancelled() => return Err(RunError::Watch),
-    };
-    if result.is_err() {
-        return result;
     }
     if !events.shutdown(EVENTS_GRACE).await {
         tracing::warn!("some events were not recorded before the end; their actions will record them again");
@@ -198,7 +195,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     stop_watches.cancel();
     watches.close();
     watches.wait().await;
-    result
+    Ok(())
 }
 
 /// Works, as the only one if leader election is on.

@@ -43,7 +43,7 @@ fn the_list_of_differences_is_current() {
     is_current("docs/differences.md", &aileron_parity::differences::render_markdown(&crates).unwrap());
 }
 
-const CRATES: [&str; 7] = ["kubekit", "idl", "machinery", "plugins", "executor", "cli", "parity"];
+const CRATES: [&str; 8] = ["kubekit", "idl", "machinery", "plugins", "executor", "sandbox", "cli", "parity"];
 const MODULES: [&str; 2] = ["<!-- modules -->\n", "<!-- end of modules -->\n"];
 
 #[test]

@@ -22,7 +22,7 @@ pub(crate) fn fill_in(kind: &Kind, object: &mut Value) {
         "limitranges" => limit_range(object),
         "customresourcedefinitions.apiextensions.k8s.io" => definition(object),
         "services" => {
-            set_default(&mut object["spec"], &[("type", json!("ClusterIP")), ("sessionAffinity", json!("None"))])
+            set_default(&mut object["spec"], &[("type", json!("ClusterIP")), ("sessionAffinity", json!("None"))]);
         }
         "mutatingwebhookconfigurations.admissionregistration.k8s.io" => webhooks(object, true),
         "validatingwebhookconfigurations.admissionregistration.k8s.io" => webhooks(object, false),

@@ -108,7 +108,7 @@ pub(crate) fn delete(server: &ApiServer, kind: &Kind, key: &Key, options: &Optio
     if options.dry_run {
         return Ok(answer(kind, &Deleted { object: current, removed: true }));
     }
-    let deleted = begin(server.now(), &mut transaction, kind, current, options);
+    let deleted = begin(server.now(), &mut transaction, kind, &current, options);
     garbage::after_delete(server, &mut transaction, kind, &deleted);
     Ok(answer(kind, &deleted))
 }
@@ -153,7 +153,7 @@ pub(crate) fn begin(
     now: Timestamp,
     transaction: &mut Transaction<'_>,
     kind: &Kind,
-    current: Value,
+    current: &Value,
     options: &Options,
 ) -> Deleted {
     let mut object = current.clone();
@@ -166,7 +166,7 @@ pub(crate) fn begin(
     finalizers.retain(|name| {
         !["orphan", "foregroundDeletion"].contains(&name.as_str())
             || Some(name.as_str()) == held_by
-            || is_terminating(&current)
+            || is_terminating(current)
     });
     if let Some(name) = held_by.filter(|name| !finalizers.iter().any(|known| known == name)) {
         finalizers.push(name.to_owned());
@@ -176,20 +176,20 @@ pub(crate) fn begin(
 
     if kind.is("namespaces") {
         object["status"]["phase"] = "Terminating".into();
-        if !is_terminating(&current) {
+        if !is_terminating(current) {
             set_meta(&mut object, "deletionTimestamp", seconds(now));
         }
         let held = !finalizers.is_empty() || !texts(&object["spec"]["finalizers"]).is_empty();
-        return finish(transaction, kind, object, &current, held);
+        return finish(transaction, kind, object, current, held);
     }
-    let grace = if kind.is("pods") { pods::grace(&current, options.grace) } else { 0 };
+    let grace = if kind.is("pods") { pods::grace(current, options.grace) } else { 0 };
     let pending = current["metadata"]["deletionGracePeriodSeconds"].as_i64();
     // A deletion in progress can only be hastened.
-    if !is_terminating(&current) || pending.is_some_and(|pending| grace < pending) {
+    if !is_terminating(current) || pending.is_some_and(|pending| grace < pending) {
         let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
         set_meta(&mut object, "deletionTimestamp", seconds(end));
         set_meta(&mut object, "deletionGracePeriodSeconds", grace.into());
-        if !is_terminating(&current)
+        if !is_terminating(current)
             && let Some(generation) = current["metadata"]["generation"].as_i64()
         {
             set_meta(&mut object, "generation", (generation + 1).into());
@@ -198,11 +198,11 @@ pub(crate) fn begin(
     let held = !finalizers.is_empty() || object["metadata"]["deletionGracePeriodSeconds"] != 0;
     if !held && kind.is("pods") {
         // Whoever runs it sees that it ends before it is gone.
-        let marked = finish(transaction, kind, object, &current, true);
-        transaction.remove(kind, &Key::of(&current));
+        let marked = finish(transaction, kind, object, current, true);
+        transaction.remove(kind, &Key::of(current));
         return Deleted { removed: true, ..marked };
     }
-    finish(transaction, kind, object, &current, held)
+    finish(transaction, kind, object, current, held)
 }
 
 fn finish(transaction: &mut Transaction<'_>, kind: &Kind, object: Value, current: &Value, held: bool) -> Deleted {

@@ -26,7 +26,7 @@ pub(crate) fn answer(server: &ApiServer, path: &str, headers: &HeaderMap) -> Opt
         [] => root(&groups),
         ["healthz" | "livez" | "readyz", ..] => return Some((StatusCode::OK, "ok").into_response()),
         ["version"] => version(server),
-        ["api"] if aggregated => return Some(aggregate(&groups, |group| group.is_empty())),
+        ["api"] if aggregated => return Some(aggregate(&groups, str::is_empty)),
         ["apis"] if aggregated => return Some(aggregate(&groups, |group| !group.is_empty())),
         ["api"] => json!({
             "kind": "APIVersions", "versions": ["v1"],

@@ -60,7 +60,7 @@ fn collect(server: &ApiServer, transaction: &mut Transaction<'_>, mut gone: Vec<
             let lives = |owner: &Value| owner["uid"].as_str().is_some_and(|uid| transaction.exists(uid));
             let left: Vec<_> = owners.into_iter().filter(lives).collect();
             if left.is_empty() {
-                delete_one(server, transaction, &kind, object, Propagation::Background, &mut gone);
+                delete_one(server, transaction, &kind, &object, Propagation::Background, &mut gone);
             } else {
                 let mut object = object;
                 set_meta(&mut object, "ownerReferences", left.into());
@@ -80,11 +80,11 @@ fn delete_one(
     server: &ApiServer,
     transaction: &mut Transaction<'_>,
     kind: &Kind,
-    object: Value,
+    object: &Value,
     propagation: Propagation,
     gone: &mut Vec<String>,
 ) {
-    if is_terminating(&object) {
+    if is_terminating(object) {
         return;
     }
     let options = Options { propagation, ..Options::default() };
@@ -139,7 +139,7 @@ fn held(server: &ApiServer, transaction: &mut Transaction<'_>, kind: &Kind, obje
     if finalizers.iter().any(|name| name == FOREGROUND) {
         for address in transaction.dependents(&uid) {
             let Some((kind, child)) = fetch(server, transaction, &address) else { continue };
-            delete_one(server, transaction, &kind, child, Propagation::Background, gone);
+            delete_one(server, transaction, &kind, &child, Propagation::Background, gone);
         }
         release_waiting(server, transaction, &[uid]);
     }
@@ -149,7 +149,7 @@ fn held(server: &ApiServer, transaction: &mut Transaction<'_>, kind: &Kind, obje
             for stored in transaction.list(&kind.place, name) {
                 // It may have gone with its owner a moment ago.
                 if let Some(current) = transaction.get(&kind.place, &stored.key) {
-                    delete_one(server, transaction, kind, current.object(kind), Propagation::Background, gone);
+                    delete_one(server, transaction, kind, &current.object(kind), Propagation::Background, gone);
                 }
             }
         }
@@ -215,7 +215,7 @@ pub(crate) fn collect_orphan(server: &ApiServer, kind: &Kind, key: &Key) {
     let Some(stored) = transaction.get(&kind.place, key) else { return };
     if !stored.owners.is_empty() && !stored.owners.iter().any(|uid| transaction.exists(uid)) {
         let mut gone = Vec::new();
-        delete_one(server, &mut transaction, kind, stored.object(kind), Propagation::Background, &mut gone);
+        delete_one(server, &mut transaction, kind, &stored.object(kind), Propagation::Background, &mut gone);
         collect(server, &mut transaction, gone);
     }
 }

@@ -119,7 +119,7 @@ impl ApiServer {
 
     /// Serves on a listener those who present the token, until the task is aborted or the listener fails.
     pub fn serve(&self, listener: TcpListener, token: &str) -> JoinHandle<std::io::Result<()>> {
-        let expected: Arc<str> = Arc::from(format!("Bearer {token}"));
+        let expected: Arc<str> = Arc::from(token);
         let router = self.router().layer(middleware::from_fn_with_state(expected, authenticate));
         tokio::spawn(async move { axum::serve(listener, router).await })
     }
@@ -133,7 +133,8 @@ impl ApiServer {
     /// A kubeconfig, in YAML, for a server that is served at this address with this token.
     #[must_use]
     pub fn kubeconfig(&self, address: SocketAddr, token: &str) -> String {
-        kubeconfig::render(&format!("http://{address}"), token)
+        // `kubectl` sends no credentials where there is no TLS, so the address holds them too.
+        kubeconfig::render(&format!("http://{address}/{token}"), token)
     }
 
     /// What can go wrong on request.
@@ -182,11 +183,19 @@ impl ApiServer {
     }
 }
 
-/// Lets those in who present the token; whether the server lives, anybody may ask.
-async fn authenticate(State(expected): State<Arc<str>>, request: Request, next: Next) -> Response {
+/// Lets those in who present the token, in a header or as the first part of the path; whether the server lives,
+/// anybody may ask.
+async fn authenticate(State(expected): State<Arc<str>>, mut request: Request, next: Next) -> Response {
     let given = request.headers().get(header::AUTHORIZATION).map_or(&b""[..], http::HeaderValue::as_bytes);
+    let by_header = given.strip_prefix(b"Bearer ").is_some_and(|given| same(given, expected.as_bytes()));
     let is_probe = ["/healthz", "/livez", "/readyz", "/version"].contains(&request.uri().path());
-    if is_probe || same(given, expected.as_bytes()) {
+    let whole = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let (first, rest) = whole[1..].find('/').map_or((&whole[1..], "/"), |end| whole[1..].split_at(end));
+    let by_path = same(first.as_bytes(), expected.as_bytes());
+    if by_path && let Ok(uri) = rest.parse() {
+        *request.uri_mut() = uri;
+    }
+    if is_probe || by_header || by_path {
         return next.run(request).await;
     }
     ApiError::unauthorized().into_response()

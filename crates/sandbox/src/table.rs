@@ -135,7 +135,7 @@ fn columns(kind: &Kind) -> Vec<Column> {
         ]),
         "leases.coordination.k8s.io" => columns.extend([Column::path("Holder", ".spec.holderIdentity"), age()]),
         "customresourcedefinitions.apiextensions.k8s.io" => {
-            columns.push(Column::path("Created At", ".metadata.creationTimestamp"))
+            columns.push(Column::path("Created At", ".metadata.creationTimestamp"));
         }
         _ => columns.push(age()),
     }
@@ -151,7 +151,7 @@ fn row(columns: &[Column], stored: &Stored, now: Timestamp) -> Value {
     json!({"cells": cells, "object": object})
 }
 
-fn table(columns: &[Column], metadata: &Value, rows: Vec<Value>) -> Value {
+fn table(columns: &[Column], metadata: &Value, rows: &[Value]) -> Value {
     let definitions: Vec<Value> = columns.iter().map(Column::definition).collect();
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": definitions, "rows": rows,
@@ -161,13 +161,13 @@ fn table(columns: &[Column], metadata: &Value, rows: Vec<Value>) -> Value {
 /// A list as a table.
 pub(crate) fn many(kind: &Kind, page: &Page, now: Timestamp) -> Value {
     let columns = columns(kind);
-    let rows = page.items.iter().map(|stored| row(&columns, stored, now)).collect();
-    table(&columns, &page.metadata(), rows)
+    let rows: Vec<Value> = page.items.iter().map(|stored| row(&columns, stored, now)).collect();
+    table(&columns, &page.metadata(), &rows)
 }
 
 /// One object as a table.
 pub(crate) fn one(kind: &Kind, stored: &Stored, now: Timestamp) -> Value {
     let columns = columns(kind);
     let metadata = json!({"resourceVersion": stored.revision.to_string()});
-    table(&columns, &metadata, vec![row(&columns, stored, now)])
+    table(&columns, &metadata, &[row(&columns, stored, now)])
 }

@@ -136,7 +136,7 @@ impl Watch {
             {
                 match pending {
                     Pending::Listed(stored) if self.selection.takes(&stored) => {
-                        chunk.extend(self.event("ADDED", &stored))
+                        chunk.extend(self.event("ADDED", &stored));
                     }
                     Pending::Listed(_) => {}
                     Pending::Changed(change) => chunk.extend(self.translate(&change).unwrap_or_default()),

@@ -88,7 +88,7 @@ impl TaskActionStatus {
     /// Shows a plugin's phase in conditions, history and error state.
     pub fn show_phase(&mut self, info: &PhaseInfo, now: Timestamp) {
         let error = info.error();
-        let message = error.map_or(info.reason(), |error| error.message.as_str()).to_owned();
+        let message = error.map_or_else(|| info.reason(), |error| error.message.as_str()).to_owned();
         if let Some(error) = error {
             self.error_state = Some(ErrorState::from(error));
         }

@@ -61,7 +61,7 @@ struct Entry {
 enum Known {
     Live {
         action: Arc<Action>,
-        held: Option<Unwritten>,
+        held: Option<Box<Unwritten>>,
     },
     /// Ended and labelled: nothing is kept but the version, so that older news about it are recognised.
     Ended,
@@ -94,7 +94,7 @@ impl Memory {
                 let held = held.map(|held| {
                     let written = newer.status();
                     newer.object.status = Some(ours_over(action.status(), &written));
-                    Unwritten { written, ..held }
+                    Box::new(Unwritten { written, ..*held })
                 });
                 Known::Live { action: Arc::new(newer), held }
             }
@@ -186,9 +186,9 @@ impl Memory {
             *held = None;
             action.object.metadata.resource_version = metadata.resource_version.clone();
             action.object.status = Some(status.clone());
-        } else if let Some(Unwritten { written: server, .. }) = held.take() {
+        } else if let Some(held) = held.take() {
             // The watch was faster: what it showed contains this write, and maybe more.
-            action.object.status = Some(server);
+            action.object.status = Some(held.written);
         }
     }
 
@@ -206,8 +206,8 @@ impl Memory {
         let mut entries = self.lock();
         let Some(Entry { known: Known::Live { action, held }, .. }) = entries.get_mut(key) else { return };
         *held = Some(match held.take() {
-            Some(earlier) => Unwritten { due, ..earlier },
-            None => Unwritten { written: action.status(), since: Instant::now(), due },
+            Some(earlier) => Box::new(Unwritten { due, ..*earlier }),
+            None => Box::new(Unwritten { written: action.status(), since: Instant::now(), due }),
         });
         let action = Arc::make_mut(action);
         action.object.status = Some(status.clone());
@@ -216,7 +216,8 @@ impl Memory {
     /// The status that is still to be written, if there is one.
     pub fn held(&self, key: &ActionKey) -> Option<Held> {
         match &self.lock().get(key)?.known {
-            Known::Live { action, held: Some(Unwritten { written, since, due }) } => {
+            Known::Live { action, held: Some(held) } => {
+                let Unwritten { written, since, due } = held.as_ref();
                 Some(Held { written: written.clone(), wanted: action.status(), since: *since, due: *due })
             }
             _ => None,
@@ -271,7 +272,7 @@ impl Known {
 }
 
 /// The parts of an action that a write of ours may change.
-type Parts<'a> = (&'a mut u64, &'a mut Action, &'a mut Option<Unwritten>);
+type Parts<'a> = (&'a mut u64, &'a mut Action, &'a mut Option<Box<Unwritten>>);
 
 /// The action that was written to, unless it has ended or is another one by now.
 fn live<'a>(entries: &'a mut HashMap<ActionKey, Entry>, key: &ActionKey, metadata: &ObjectMeta) -> Option<Parts<'a>> {

@@ -5,8 +5,8 @@ use aileron_machinery::CoreRequest;
 use super::drive::{StoredInputs, guarded, stored_state};
 use super::record::unless_refused;
 use super::{ReconcileError, Reconciler, Wake, has_finalizer};
-use crate::action::Action;
 use crate::action::events::abort_event;
+use crate::action::{Action, TaskActionStatus};
 
 impl Reconciler {
     /// Abort, finalize, release the reservation, report, and only then remove our finalizer.
@@ -41,7 +41,7 @@ impl Reconciler {
             return Ok(Wake::Retry(self.requeue()));
         }
         self.release_reservation(action, &task).await;
-        let ended = action.object.status.as_ref().is_some_and(|status| status.is_terminal());
+        let ended = action.object.status.as_ref().is_some_and(TaskActionStatus::is_terminal);
         // An action that had ended was not aborted; its deletion is only tidying up.
         if !ended {
             let event = abort_event(action, &self.settings.cluster, self.clock.now());

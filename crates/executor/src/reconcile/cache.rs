@@ -42,7 +42,7 @@ pub(super) enum CacheStageError {
     Outputs(#[source] StorageError),
     /// No reservation could be had.
     #[error("acquiring cache reservation: {0}")]
-    Reservation(#[source] CatalogError),
+    Reservation(#[source] Box<CatalogError>),
 }
 
 /// How one action uses the cache.
@@ -83,8 +83,10 @@ impl Reconciler {
         if !usage.serial {
             return Ok(RUN);
         }
-        let reservation =
-            catalog.reserve(&usage.key, &usage.owner, self.heartbeat()).await.map_err(CacheStageError::Reservation)?;
+        let reservation = catalog
+            .reserve(&usage.key, &usage.owner, self.heartbeat())
+            .await
+            .map_err(|error| CacheStageError::Reservation(Box::new(error)))?;
         if reservation.owner_id == usage.owner {
             return Ok(CacheDecision::Run { reserved: true });
         }

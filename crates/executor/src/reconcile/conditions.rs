@@ -82,7 +82,7 @@ fn timeout(action: &Action) -> Result<Option<SignedDuration>, ConditionError> {
     }
     let spec = ConditionAction::decode(bytes.as_slice())?;
     let timeout = spec.timeout.map(|timeout| SignedDuration::new(timeout.seconds, timeout.nanos));
-    Ok(timeout.filter(|timeout| timeout.is_positive()))
+    Ok(timeout.filter(SignedDuration::is_positive))
 }
 
 /// As Go prints a duration rounded to seconds.

@@ -83,10 +83,10 @@ fn tidy_text(text: &str, name: &str, care: Care) -> String {
         return "a place to continue".to_owned();
     }
     let mut text = text.to_owned();
-    if care == Care::Begin {
-        if let Some(end) = OF_GO.iter().filter_map(|mark| text.find(mark)).min() {
-            text.truncate(end);
-        }
+    if care == Care::Begin
+        && let Some(end) = OF_GO.iter().filter_map(|mark| text.find(mark)).min()
+    {
+        text.truncate(end);
     }
     let mut out = String::new();
     let mut word = String::new();
@@ -109,7 +109,8 @@ fn tidy_word(word: &str) -> String {
     let is_time = word.len() == 20 && word.ends_with('Z') && word.as_bytes()[10] == b'T';
     let is_age = word.len() < 4 && word.strip_suffix('s').is_some_and(|n| n.parse::<u32>().is_ok());
     // Large numbers in messages are revisions.
-    let is_revision = (word.len() > 1 && word.len() < 7 && word.parse::<u32>().is_ok_and(|number| number > 40)) && word != "300";
+    let is_revision =
+        (word.len() > 1 && word.len() < 7 && word.parse::<u32>().is_ok_and(|number| number > 40)) && word != "300";
     match () {
         () if is_uid => "a-uid".to_owned(),
         () if is_time => "a-time".to_owned(),

@@ -63,8 +63,8 @@ fn step(line: &str) -> Result<Step> {
         ("~", rest) => (Care::Begin, rest),
         _ => (Care::All, line),
     };
-    let (verb, rest) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
-    let (path, body) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
+    let (verb, rest) = rest.trim().split_once(' ').unwrap_or_else(|| (rest.trim(), ""));
+    let (path, body) = rest.trim().split_once(' ').unwrap_or_else(|| (rest.trim(), ""));
     if path.is_empty() && verb != "SLEEP" {
         bail!("no path");
     }

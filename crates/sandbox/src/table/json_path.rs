@@ -66,11 +66,7 @@ fn index<'a>(value: &'a Value, inside: &str) -> Vec<&'a Value> {
     if let Some(filter) = inside.strip_prefix("?(@").and_then(|filter| filter.strip_suffix(')')) {
         let Some((path, wanted)) = filter.split_once("==") else { return Vec::new() };
         let wanted = wanted.trim().trim_matches(['"', '\'']);
-        let fits = |item: &&Value| {
-            find(item, path.trim())
-                .first()
-                .is_some_and(|found| found.as_str().map_or_else(|| found.to_string() == wanted, |text| text == wanted))
-        };
+        let fits = |item: &&Value| find(item, path.trim()).first().is_some_and(|found| super::text_of(found) == wanted);
         return items.into_iter().flatten().filter(fits).collect();
     }
     match unquoted.parse::<i64>() {

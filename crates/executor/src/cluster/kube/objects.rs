@@ -97,15 +97,15 @@ impl KubeObjects {
     }
 
     /// Remembers that an object is on its way out, unless the watch has already seen it go.
-    fn remember_deletion(&self, place: Place, uid: Option<String>) {
+    fn remember_deletion(&self, place: &Place, uid: Option<String>) {
         let Some(uid) = uid else {
-            self.own().remove(&place);
+            self.own().remove(place);
             return;
         };
         self.own().insert(place.clone(), OwnWrite { created: None, deleted: Some(uid.clone()) });
-        let still_there = self.shown(&place).is_some_and(|object| object.metadata().uid.as_ref() == Some(&uid));
+        let still_there = self.shown(place).is_some_and(|object| object.metadata().uid.as_ref() == Some(&uid));
         if !still_there {
-            self.own().remove(&place);
+            self.own().remove(place);
         }
     }
 
@@ -185,7 +185,7 @@ impl Objects for KubeObjects {
         let _turn = self.writer.turn().await?;
         match answered::<Value>(self.writer.client(), request).await {
             Ok(_) => {
-                self.remember_deletion(place, known);
+                self.remember_deletion(&place, known);
                 Ok(())
             }
             Err(error) => {
