@@ -1,10 +1,10 @@
 //! Why the program ends without success, and with which exit code.
 
-use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
 use aileron_executor::config::ConfigErrors;
+use aileron_executor::error_text::chain;
 
 /// Why the program ends without success.
 #[derive(Debug)]
@@ -52,21 +52,6 @@ impl fmt::Display for Failure {
             Self::Told(_) => Ok(()),
         }
     }
-}
-
-/// An error and its causes. Some messages hold their cause already; it is not said twice.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let message = error.to_string();
-        if !text.contains(&message) {
-            text.push_str(": ");
-            text.push_str(&message);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

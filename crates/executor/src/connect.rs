@@ -11,6 +11,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use url::Url;
 
+use crate::error_text::chain;
+
 pub use code::Code;
 
 const PROTO: HeaderValue = HeaderValue::from_static("application/proto");
@@ -213,14 +215,7 @@ pub(crate) fn install_crypto() {
 fn transport(error: &reqwest::Error) -> ConnectError {
     let code = if error.is_timeout() { Code::DeadlineExceeded } else { Code::Unavailable };
     // reqwest says "error sending request"; the reason is further down the chain.
-    let mut message = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        message.push_str(": ");
-        message.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    ConnectError { code, message }
+    ConnectError { code, message: chain(error) }
 }
 
 /// Reads an answer that is not a success: Connect's JSON, or else the meaning of the HTTP status.

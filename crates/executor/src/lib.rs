@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod config;
 pub mod connect;
 pub mod controller;
+pub mod error_text;
 pub mod events;
 pub mod explain;
 pub mod garbage;

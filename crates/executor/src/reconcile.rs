@@ -22,6 +22,7 @@ use crate::action::{ACTION_TYPE_CONDITION, Action, FINALIZER, TaskActionStatus, 
 use crate::catalog::CatalogClient;
 use crate::clock::Clock;
 use crate::cluster::{Actions, ApiError, Objects};
+use crate::error_text::innermost;
 use crate::events::EventSink;
 use crate::registry::Registry;
 use crate::storage::BlobStore;
@@ -76,15 +77,6 @@ pub enum ReconcileError {
     /// The event could not be recorded, so the status was not written.
     #[error("{}", innermost(.0))]
     Event(#[from] crate::events::EventError),
-}
-
-/// What the service itself said, which is the part that helps.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 /// Everything a round depends on.

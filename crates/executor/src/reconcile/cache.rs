@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::Reconciler;
 use crate::action::Action;
 use crate::catalog::{CacheKey, CacheMetadata, CatalogError};
+use crate::error_text::chain;
 use crate::storage::StorageError;
 use crate::storage::outputs::write_outputs;
 
@@ -189,16 +190,4 @@ fn cache_info(status: CatalogCacheStatus, reason: &str, now: Timestamp) -> TaskI
 
 fn external(cache_status: CatalogCacheStatus) -> ExternalResource {
     ExternalResource { external_id: EXTERNAL_ID.into(), cache_status, ..ExternalResource::default() }
-}
-
-/// An error with everything that led to it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }

@@ -6,11 +6,12 @@
 use aileron_machinery::PhaseInfo;
 use serde_json::json;
 
-use super::{ReconcileError, Reconciler, innermost};
+use super::{ReconcileError, Reconciler};
 use crate::action::events::{action_event, cache_status};
 use crate::action::labels;
 use crate::action::{Action, TaskActionStatus};
 use crate::cluster::Urgency;
+use crate::error_text::innermost;
 use crate::events::EventError;
 use jiff::Timestamp;
 

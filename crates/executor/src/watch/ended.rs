@@ -4,6 +4,7 @@
 //! metadata of ended actions is followed, and the object is fetched when it is to go.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::api::{Api, PartialObjectMeta};
 use kube::runtime::watcher;
@@ -18,6 +19,9 @@ use crate::controller::queue::Queue;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "ended-taskactions";
+
+/// Between two tries at an API server that does not answer: a deletion that waits a few seconds longer harms nobody.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// Follows ended actions, and brings those that are being deleted back into the memory for their last round.
 pub async fn run(
@@ -70,38 +74,30 @@ async fn fetch(
     mut leaving: mpsc::UnboundedReceiver<ActionKey>,
 ) {
     while let Some(key) = leaving.recv().await {
-        let api: Api<TaskAction> = Api::namespaced(client.clone(), &key.namespace);
-        match api.get_opt(&key.name).await {
-            Ok(Some(object)) => {
-                if memory.observe(object) {
-                    queue.wake(&key);
+        if let Err(error) = bring_back(&client, &memory, &queue, &key).await {
+            tracing::warn!(namespace = %key.namespace, name = %key.name, %error, "failed to fetch an ended action");
+            let (client, memory, queue) = (client.clone(), Arc::clone(&memory), Arc::clone(&queue));
+            // The watch does not tell again, so this is where it must be tried again; others do not wait for it.
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(TRY_AGAIN).await;
+                    match bring_back(&client, &memory, &queue, &key).await {
+                        Ok(()) => return,
+                        Err(error) => tracing::debug!(%error, "the API server still does not answer"),
+                    }
                 }
-            }
-            Ok(None) => {}
-            Err(error) => {
-                // The watch does not tell again, so this is where it must be tried again.
-                tracing::warn!(namespace = %key.namespace, name = %key.name, %error, "failed to fetch an ended action");
-                let again = leaving_again(client.clone(), Arc::clone(&memory), Arc::clone(&queue), key);
-                tokio::spawn(again);
-            }
+            });
         }
     }
 }
 
-/// Tries a fetch until it is answered.
-async fn leaving_again(client: kube::Client, memory: Arc<Memory>, queue: Arc<Queue>, key: ActionKey) {
-    let api: Api<TaskAction> = Api::namespaced(client, &key.namespace);
-    loop {
-        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
-        match api.get_opt(&key.name).await {
-            Ok(Some(object)) => {
-                if memory.observe(object) {
-                    queue.wake(&key);
-                }
-                return;
-            }
-            Ok(None) => return,
-            Err(error) => tracing::debug!(%error, "the API server still does not answer"),
-        }
+/// Fetches an action for its last round; one that is gone needs none.
+async fn bring_back(client: &kube::Client, memory: &Memory, queue: &Queue, key: &ActionKey) -> Result<(), kube::Error> {
+    let api: Api<TaskAction> = Api::namespaced(client.clone(), &key.namespace);
+    if let Some(object) = api.get_opt(&key.name).await?
+        && memory.observe(object)
+    {
+        queue.wake(key);
     }
+    Ok(())
 }

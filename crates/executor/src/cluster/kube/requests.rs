@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::action::TaskAction;
 use crate::cluster::ApiError;
+use crate::error_text::chain;
 
 /// Ask for the metadata only: the rest of the answer is what we just sent.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -66,19 +67,4 @@ impl From<kube::Error> for ApiError {
             other => Self { code: 0, reason: String::new(), message: chain(&other) },
         }
     }
-}
-
-/// The whole story: the outermost error alone rarely says what went wrong on the way.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        next = cause.source();
-    }
-    text
 }
