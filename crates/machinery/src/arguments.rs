@@ -14,6 +14,7 @@ use std::borrow::Cow;
 
 use aileron_idl::flyteidl2::core::LiteralMap;
 pub use literal::LiteralError;
+pub use msgpack::{MsgpackError, to_json as msgpack_to_json};
 
 /// What placeholders stand for.
 #[derive(Clone, Copy, Debug, Default)]

@@ -34,7 +34,7 @@ pub use copilot::CopilotStorage;
 pub use draft::PodDraft;
 pub use layers::{LayerContext, PodLayer, PodOptions, build_pod};
 pub use service_account::service_account;
-pub use source::SIDECAR_TASK_TYPE;
+pub use source::{SIDECAR_TASK_TYPE, own_container};
 
 /// The annotation of a pod, and the template's configuration key, that names the container whose end ends the task.
 pub const PRIMARY_CONTAINER_KEY: &str = phase::PRIMARY_CONTAINER_ANNOTATION;

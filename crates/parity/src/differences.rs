@@ -103,6 +103,12 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         effect: Effect::Normalise(rules::crash_is_no_maintenance),
     },
     OnPurpose {
+        id: "own-container-ends-task",
+        reason: "A task ends with its own container, also where a pod template puts others beside it; upstream marks \
+                 the own container of sidecar tasks only, and waits for the whole pod of all others.",
+        effect: Effect::Normalise(rules::own_container_ends_task),
+    },
+    OnPurpose {
         id: "file-output-base",
         reason: "A run's output base may be a `file:///` location, so that a single machine needs no object store; \
                  upstream refuses a location without a bucket.",

@@ -55,6 +55,20 @@ pub(super) fn print(bytes: &[u8]) -> Result<String, MsgpackError> {
     }
 }
 
+/// The one value in `bytes` as JSON: bytes become a list of numbers, keys of maps become texts, and a float that JSON
+/// cannot hold becomes null.
+///
+/// # Errors
+/// When the bytes are not exactly one messagepack value.
+pub fn to_json(bytes: &[u8]) -> Result<serde_json::Value, MsgpackError> {
+    let mut reader = Reader { rest: bytes };
+    let value = reader.value(0)?;
+    match reader.rest.len() {
+        0 => Ok(value.to_json()),
+        trailing => Err(MsgpackError::Trailing(trailing)),
+    }
+}
+
 /// A float as Go prints it: the shortest digits that give it back, in scientific notation from `1e+06` on.
 pub(super) fn print_float(float: f64) -> String {
     print_digits(float, &format!("{float:e}"))
@@ -188,6 +202,23 @@ impl Value<'_> {
                 entries.sort_by(|(left, _), (right, _)| left.compare(right));
                 let entries = entries.into_iter().map(|(key, value)| format!("{}:{}", key.print(), value.print()));
                 bracketed("map[", entries)
+            }
+        }
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Nil => serde_json::Value::Null,
+            Self::Bool(value) => (*value).into(),
+            Self::Unsigned(value) => (*value).into(),
+            Self::Signed(value) => (*value).into(),
+            Self::Float32(value) => f64::from(*value).into(),
+            Self::Float64(value) => (*value).into(),
+            Self::Text(text) => (*text).into(),
+            Self::Bytes(bytes) => bytes.iter().copied().collect(),
+            Self::List(items) => items.iter().map(Self::to_json).collect(),
+            Self::Map(entries) => {
+                serde_json::Value::Object(entries.iter().map(|(key, value)| (key.print(), value.to_json())).collect())
             }
         }
     }

@@ -37,6 +37,23 @@ pub(super) const POD_READY: &str = "Ready";
 ///
 /// Mirrors `pod.DemystifyPodStatus`.
 pub fn pod_phase(pod: &Pod, config: &K8sConfig, now: Timestamp, info: TaskInfo) -> PhaseInfo {
+    pod_phase_of_task(pod, None, config, now, info)
+}
+
+/// Like [`pod_phase`], for a task of which it is known which container is its own.
+///
+/// # Differs from upstream
+///
+/// A pod of several containers ends the task with the task's own container, also where no annotation names it. Upstream
+/// marks only sidecar tasks and pods of one container, so a log shipper that a pod template adds keeps every task
+/// running for ever.
+pub fn pod_phase_of_task(
+    pod: &Pod,
+    own_container: Option<&str>,
+    config: &K8sConfig,
+    now: Timestamp,
+    info: TaskInfo,
+) -> PhaseInfo {
     let absent = PodStatus::default();
     let status = pod.status.as_ref().unwrap_or(&absent);
     let primary = annotated_primary_container(pod);
@@ -50,7 +67,10 @@ pub fn pod_phase(pod: &Pod, config: &K8sConfig, now: Timestamp, info: TaskInfo) 
         }
         // The node does not answer. It may come back, so nothing is decided.
         "Unknown" => PhaseInfo::undefined(),
-        _ => running::running_phase(pod, status, primary, info),
+        _ => {
+            let is_known = |name: &&str| container_statuses(pod).iter().any(|status| status.name == **name);
+            running::running_phase(pod, status, primary.or(own_container.filter(is_known)), info)
+        }
     }
 }
 

@@ -8,11 +8,11 @@ use k8s_openapi::api::core::v1::PodSpec;
 use prost_types::Struct;
 use serde::Deserialize;
 
-use super::container::raw_container;
+use super::container::{container_name, raw_container};
 use super::fields::extend;
 use super::layers::LayerContext;
-use super::{PRIMARY_CONTAINER_KEY, PodDraft, decode};
-use crate::PluginError;
+use super::{PRIMARY_CONTAINER_KEY, PodDraft, copilot, decode};
+use crate::{PluginError, TaskContext};
 
 /// The task type whose first versions keep their pod in `custom`.
 pub const SIDECAR_TASK_TYPE: &str = "sidecar";
@@ -120,6 +120,22 @@ fn sidecar_v1(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginE
         add_metadata(draft, pod.metadata.as_ref());
     }
     Ok(())
+}
+
+/// The container that runs the task's own code, by the definition of the task; `None` where the definition is of no
+/// use, and for tasks whose outputs are stored by another container after the own one has ended.
+pub fn own_container(task: &TaskContext) -> Option<String> {
+    let template = &task.template;
+    if copilot::data_loading(template).is_some() {
+        return None;
+    }
+    let overridden = task.metadata.overrides.pod_template.as_ref().filter(|pod| pod.pod_spec.is_some());
+    match (&template.target, overridden) {
+        (_, Some(pod)) => Some(pod.primary_container_name.clone()),
+        (Some(Target::Container(_)), None) => Some(container_name(&task.metadata.id)),
+        (Some(Target::K8sPod(_)), None) => template.config.get(PRIMARY_CONTAINER_KEY).cloned(),
+        (Some(Target::Sql(_)) | None, None) => None,
+    }
 }
 
 fn configured_primary_container(cx: &LayerContext<'_>) -> Result<String, PluginError> {

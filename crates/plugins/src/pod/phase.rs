@@ -4,10 +4,13 @@ use aileron_idl::flyteidl2::core::TaskLog;
 use aileron_idl::flyteidl2::core::task_log::LinkType;
 use aileron_machinery::log_links::LogLinks;
 use aileron_machinery::pod::log_context::log_context;
-use aileron_machinery::pod::phase::{is_ready, pod_phase};
+use aileron_machinery::pod::own_container;
+use aileron_machinery::pod::phase::{is_ready, pod_phase_of_task};
 use aileron_machinery::pod::times::{last_transition, reported_at};
-use aileron_machinery::{Phase, PhaseContext, PhaseInfo, PluginError, TaskInfo};
+use aileron_machinery::{Phase, PhaseContext, PhaseInfo, PluginError, TaskContext, TaskInfo};
 use k8s_openapi::api::core::v1::Pod;
+
+use super::RAW_CONTAINER;
 
 pub(super) use aileron_machinery::pod::phase::is_terminal;
 pub(super) use aileron_machinery::pod::times::completed_at;
@@ -25,12 +28,20 @@ pub(super) fn phase(cx: &PhaseContext<'_>, pod: &Pod) -> Result<PhaseInfo, Plugi
         info.log_context = Some(log_context(pod));
     }
     let editor = info.logs.iter().position(|link| link.link_type() == LinkType::Ide);
-    let phase = pod_phase(pod, &task.platform.k8s, task.now, info);
+    let own = task_container(task, pod);
+    let phase = pod_phase_of_task(pod, own.as_deref(), &task.platform.k8s, task.now, info);
     let phase = match editor {
         Some(link) if phase.phase() >= Phase::Running => with_editor_readiness(phase, link, is_ready(pod)),
         _ => phase,
     };
     Ok(phase.newer_than(cx.prior))
+}
+
+/// The container whose end ends the task, of a pod with several: that of the task, unless another one stores its outputs
+/// after it has ended.
+fn task_container(task: &TaskContext, pod: &Pod) -> Option<String> {
+    let has_several = pod.spec.as_ref().is_some_and(|spec| spec.containers.len() > 1);
+    (has_several && task.template.r#type != RAW_CONTAINER).then(|| own_container(task)).flatten()
 }
 
 /// Says whether the editor behind a link answers already.
@@ -47,9 +58,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
 
-    use aileron_idl::flyteidl2::core::TaskTemplate;
+    use aileron_idl::flyteidl2::core::task_template::Target;
+    use aileron_idl::flyteidl2::core::{Container, DataLoadingConfig, TaskTemplate};
     use aileron_machinery::config::{LogConfig, LogTemplate};
-    use aileron_machinery::{ObservedPhase, Platform, TaskContext, TaskMetadata, TaskPaths};
+    use aileron_machinery::pod::PRIMARY_CONTAINER_KEY;
+    use aileron_machinery::{ObservedPhase, Platform, TaskMetadata, TaskPaths};
     use serde_json::json;
 
     use super::*;
@@ -74,6 +87,57 @@ mod tests {
         }))
         .unwrap();
         phase(&PhaseContext { task: &task, prior, pods: &[], error_document: None }, &pod).unwrap()
+    }
+
+    /// A task with a log shipper beside it that never ends.
+    fn phase_beside_shipper(template: TaskTemplate, own_exit: i32) -> Phase {
+        let mut metadata = TaskMetadata::default();
+        metadata.id.generated_name = "run-a0-0".to_owned();
+        let task = TaskContext {
+            template: Arc::new(template),
+            metadata: Arc::new(metadata),
+            paths: Arc::new(TaskPaths::default()),
+            inputs: None,
+            platform: Platform::default(),
+            now: "2009-11-10T23:00:00Z".parse().unwrap(),
+        };
+        let status = |name: &str, state| json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+        let pod = serde_json::from_value(json!({
+            "metadata": {"name": "run-a0-0"},
+            "spec": {"containers": [{"name": "shipper"}, {"name": "run-a0-0"}, {"name": "main"}]},
+            "status": {"phase": "Running", "containerStatuses": [
+                status("shipper", json!({"running": {}})),
+                status("run-a0-0", json!({"terminated": {"exitCode": own_exit}})),
+                status("main", json!({"running": {}})),
+            ]},
+        }))
+        .unwrap();
+        let prior = ObservedPhase::default();
+        phase(&PhaseContext { task: &task, prior: &prior, pods: &[], error_document: None }, &pod).unwrap().phase()
+    }
+
+    fn container_task(task_type: &str) -> TaskTemplate {
+        let target = Some(Target::Container(Default::default()));
+        TaskTemplate { r#type: task_type.to_owned(), target, ..Default::default() }
+    }
+
+    #[test]
+    fn a_task_ends_with_its_own_container_also_where_a_template_added_others() {
+        assert_eq!(phase_beside_shipper(container_task("python"), 0), Phase::Success);
+        assert_eq!(phase_beside_shipper(container_task("python"), 1), Phase::RetryableFailure);
+        let mut pod_task =
+            TaskTemplate { target: Some(Target::K8sPod(Default::default())), ..container_task("python") };
+        pod_task.config.insert(PRIMARY_CONTAINER_KEY.to_owned(), "main".to_owned());
+        assert_eq!(phase_beside_shipper(pod_task, 0), Phase::Running);
+    }
+
+    #[test]
+    fn a_task_whose_outputs_another_container_stores_ends_with_the_pod() {
+        assert_eq!(phase_beside_shipper(container_task("raw-container"), 0), Phase::Running);
+        let mut moved = container_task("python");
+        let data = DataLoadingConfig { enabled: true, ..Default::default() };
+        moved.target = Some(Target::Container(Container { data_config: Some(data), ..Default::default() }));
+        assert_eq!(phase_beside_shipper(moved, 0), Phase::Running);
     }
 
     #[test]
