@@ -12,20 +12,22 @@ build: toolchain ## Build everything, optimised
 	$(CARGO) build --workspace --release
 
 # Formatting first because it takes a second; the control plane before cargo, so that its progress is seen.
-test: toolchain control-plane ## Run all checks: formatting, lints, unit and property tests, vectors, suites on a real API server
+test: toolchain control-plane ## Run all checks: formatting, lints, unit and property tests, vectors, suites on the sandbox and on a real API server
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
 
-demo: toolchain control-plane ## Run a task to its end on a throw-away API server and show how
-	$(PARITY) demo
+demo: toolchain ## Run the example tasks in a sandbox of their own and show how they end
+	$(CARGO) run --quiet --package aileron -- demo
 
 vectors: toolchain ## Compare with recorded vectors: make vectors DIR=<folder> [ONLY=<family>[/<plugin>][,..]] [OUT=<folder>]
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=<folder> [ONLY=<family>[/<plugin>][,..]] [OUT=<folder>]" >&2; exit 2; }
 	$(PARITY) vectors -- --dir "$(DIR)" $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)")
 
-control-plane: ## Find or build the kube-apiserver and etcd of the tests (built once, about 4 minutes)
-	@crates/parity/apiserver/build
+# Two calls: the second may be in another place, where KUBEBUILDER_ASSETS holds the first two.
+control-plane: ## Find or build the kube-apiserver, etcd and kube-controller-manager of the tests (built once, about 7 minutes)
+	@crates/parity/apiserver/build etcd kube-apiserver
+	@crates/parity/apiserver/build kube-controller-manager
 
 # rustup installs what rust-toolchain.toml names by itself.
 toolchain:

@@ -1,11 +1,28 @@
 //! The command line.
 
+mod actions;
+mod sandbox;
+mod submit;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use actions::{ABORT_EXAMPLES, DESCRIBE_EXAMPLES, GET_EXAMPLES, LOGS_EXAMPLES};
+pub use actions::{
+    AbortArguments, ActionListing, ConnectionArguments, DescribeArguments, Description, GetArguments, LogsArguments,
+};
+use sandbox::{DEMO_EXAMPLES, SANDBOX_EXAMPLES};
+pub use sandbox::{DemoArguments, NodeArguments, SandboxArguments};
+use submit::{IO_EXAMPLES, SUBMIT_EXAMPLES};
+pub use submit::{IoCommand, Submission, SubmitArguments};
+
 const EXAMPLES: &str = "\
 Examples:
+  aileron demo                               tasks that run, fail, wait and are aborted, on this machine
+  aileron sandbox                            a cluster of one process, for the commands below
+  aileron submit task.yaml --follow          run a task and print its outputs
+  aileron get -w                             actions and their changes; describe, logs and abort look closer
   aileron run --config /etc/flyte/config/config.yaml
   aileron run --kubeconfig ~/.kube/config --executor.EventsServiceURL http://localhost:8090
   aileron config example > config.yaml       a file with every key, its meaning and its default
@@ -90,6 +107,33 @@ pub enum Command {
     /// Run the executor until it is told to stop
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArguments),
+    /// Run a whole cluster in this process: API server, node, operators and executor
+    #[command(after_help = SANDBOX_EXAMPLES)]
+    Sandbox(SandboxArguments),
+    /// Run the example tasks in a sandbox of their own, and check how they end
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(DemoArguments),
+    /// Hand a task to a cluster or to the sandbox, and follow it to its end
+    #[command(after_help = SUBMIT_EXAMPLES)]
+    Submit(Box<SubmitArguments>),
+    /// List actions, or watch them
+    #[command(after_help = GET_EXAMPLES)]
+    Get(GetArguments),
+    /// Show everything about an action
+    #[command(after_help = DESCRIBE_EXAMPLES)]
+    Describe(DescribeArguments),
+    /// Print what the containers of an action write
+    #[command(after_help = LOGS_EXAMPLES)]
+    Logs(LogsArguments),
+    /// Stop actions
+    #[command(after_help = ABORT_EXAMPLES)]
+    Abort(AbortArguments),
+    /// Read and write files of inputs, outputs and errors
+    #[command(after_help = IO_EXAMPLES)]
+    Io {
+        #[command(subcommand)]
+        command: IoCommand,
+    },
     /// Check, explain and show the configuration
     Config {
         #[command(subcommand)]

@@ -1,11 +1,19 @@
 //! What each subcommand does.
 
+mod abort;
 mod config;
 mod crd;
+mod demo;
+mod describe;
 mod explain;
+mod get;
+mod io;
+mod logs;
 mod plugins;
 mod render;
 mod run;
+mod sandbox;
+mod submit;
 mod version;
 
 use crate::arguments::Command;
@@ -15,6 +23,14 @@ use crate::failure::Failure;
 pub fn execute(command: Command, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     match command {
         Command::Run(arguments) => run::run(&arguments, overrides),
+        Command::Sandbox(arguments) => sandbox::run(&arguments, overrides),
+        Command::Submit(arguments) => submit::run(&arguments, overrides),
+        Command::Io { command } => none("io", &overrides).and_then(|()| io::run(&command)),
+        Command::Demo(arguments) => demo::run(&arguments, overrides),
+        Command::Get(arguments) => none("get", &overrides).and_then(|()| get::run(&arguments)),
+        Command::Describe(arguments) => none("describe", &overrides).and_then(|()| describe::run(&arguments)),
+        Command::Logs(arguments) => none("logs", &overrides).and_then(|()| logs::run(&arguments)),
+        Command::Abort(arguments) => none("abort", &overrides).and_then(|()| abort::run(&arguments)),
         Command::Plugins(arguments) => plugins::list(&arguments, overrides),
         Command::Config { command } => config::execute(command, overrides),
         Command::Render(arguments) => render::render(&arguments, overrides),

@@ -2,9 +2,13 @@
 
 mod record;
 
+use std::fs::OpenOptions;
 use std::io::stderr;
+use std::path::Path;
+use std::sync::Mutex;
 
 use aileron_machinery::config::LoggerConfig;
+use anyhow::Context;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::JsonFields;
 
@@ -16,6 +20,9 @@ use record::{Layout, Record};
 
 /// Libraries that tell about every byte at `debug`. They are heard at warnings, unless a filter names them.
 const NOISY: [&str; 7] = ["h2", "hyper", "hyper_util", "rustls", "tower", "kube_client", "object_store"];
+
+/// The number of the level `info` in the configuration.
+const INFO: i64 = 4;
 
 /// How records look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +48,26 @@ pub fn start(config: &LoggerConfig, level: Option<&str>, format: Option<LogForma
             .with_line_number(config.show_source)
             .init(),
     }
+    Ok(())
+}
+
+/// Starts writing log records of a sandbox, as text: to a file, or to the error stream. A choice that was made before, for
+/// an earlier sandbox of the same process, stands.
+pub fn start_sandbox(file: Option<&Path>, level: Option<&str>) -> Result<(), Failure> {
+    let filter = directives(&LoggerConfig { level: INFO, ..LoggerConfig::default() }, level);
+    let filter = EnvFilter::try_new(&filter)
+        .map_err(|error| Failure::Usage(format!("--log-level: {filter:?} is no level and no filter: {error}")))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter);
+    let started = match file {
+        None => builder.with_writer(stderr).with_ansi(output::has_colours()).try_init(),
+        Some(path) => {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+            builder.with_writer(Mutex::new(file)).with_ansi(false).try_init()
+        }
+    };
+    // The only way this fails is an earlier choice.
+    let _ = started;
     Ok(())
 }
 

@@ -25,22 +25,38 @@ pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
 pub fn complain(failure: &Failure) {
     let text = failure.to_string();
     for line in text.lines() {
-        note("error", AnsiColor::Red, line);
+        label("error", AnsiColor::Red, line);
     }
 }
 
 /// Says something that does not stop the program.
 pub fn warn(text: &str) {
-    note("warning", AnsiColor::Yellow, text);
+    label("warning", AnsiColor::Yellow, text);
+}
+
+/// Writes a value as YAML.
+pub fn print_yaml(value: &serde_json::Value) -> Result<(), Failure> {
+    print(&serde_saphyr::to_string(value).context("cannot print as YAML")?)
+}
+
+/// Says something that the reader should know, apart from results.
+pub fn note(text: &str) {
+    // Nothing can be done if even this cannot be written.
+    let _ = writeln!(stderr(), "{text}");
 }
 
 /// True when colours help whoever reads the error stream.
 pub fn has_colours() -> bool {
-    stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    stderr().is_terminal() && colours_wanted()
 }
 
-fn note(label: &str, colour: AnsiColor, text: &str) {
+/// True unless the user wants no colours anywhere.
+pub fn colours_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+fn label(word: &str, colour: AnsiColor, text: &str) {
     let style = if has_colours() { Style::new().bold().fg_color(Some(colour.into())) } else { Style::new() };
     // Nothing can be done if even this cannot be written.
-    let _ = writeln!(stderr(), "{style}{label}{style:#}: {text}");
+    let _ = writeln!(stderr(), "{style}{word}{style:#}: {text}");
 }

@@ -25,9 +25,37 @@ pub fn render(header: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
+/// As [`render`], in lines of at most `width` letters, so the longest column should be the last.
+pub fn render_within(header: &[&str], rows: &[Vec<String>], width: usize) -> String {
+    render(header, rows).lines().map(|line| cut(line, width) + "\n").collect()
+}
+
+/// A text of at most `width` letters; one that was longer ends with a sign of it.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    let mut kept = kept.trim_end().to_owned();
+    if width > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_too_long_ends_with_a_sign_of_it() {
+        assert_eq!(cut("hello", 5), "hello");
+        assert_eq!(cut("hello there", 7), "hello…");
+        assert_eq!(cut("größer", 4), "grö…");
+        assert_eq!(cut("x", 0), "");
+        let rows = [vec!["a".into(), "a long reason".into()]];
+        assert_eq!(render_within(&["N", "WHY"], &rows, 8), "N   WHY\na   a l…\n");
+    }
 
     #[test]
     fn columns_line_up_and_lines_end_without_spaces() {

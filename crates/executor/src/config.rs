@@ -19,15 +19,15 @@ pub mod sections;
 
 mod environment;
 mod flags;
-mod node;
+pub(crate) mod node;
 mod overlay;
 mod resolve;
 mod scalar;
 mod shape;
-mod suggest;
+pub(crate) mod suggest;
 mod tree;
 mod validate;
-mod yaml;
+pub(crate) mod yaml;
 
 use aileron_machinery::config::{IoUtilsConfig, K8sConfig, LogConfig, LoggerConfig, StorageConfig};
 use aileron_plugins::PluginConfigs;

@@ -1,6 +1,8 @@
 //! The object of a task without a cluster: exactly what the executor would create, from values alone.
 
+pub mod literals;
 pub mod read;
+pub mod task_file;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

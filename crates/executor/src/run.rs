@@ -322,7 +322,7 @@ async fn gauges(memory: Arc<Memory>, pods: Arc<watch::pods::PodCache>, queue: Ar
 }
 
 /// The storage section in the terms of the storage layer.
-fn storage_settings(config: &StorageConfig) -> Result<StorageSettings, StorageError> {
+pub fn storage_settings(config: &StorageConfig) -> Result<StorageSettings, StorageError> {
     let unknown = |subject: &str, kind: &str| StorageError::Settings {
         subject: subject.to_owned(),
         detail: format!("{kind:?} is not a kind of storage this executor has; use s3, google, azure, local or mem"),

@@ -1,27 +1,32 @@
-//! A real Kubernetes control plane, etcd and kube-apiserver, on loopback for as long as a value lives.
+//! A Kubernetes API server on loopback for as long as a value lives: a real one with its etcd, or the sandbox's.
 //!
-//! Nobody schedules and nobody runs pods in it: [`crate::kubelet`] plays that part. Nor is there a controller
-//! manager, so quota usage and garbage collection by owner reference do not happen by themselves.
+//! Nobody schedules and nobody runs pods in it: [`crate::kubelet`] plays that part. Nor does anything do what
+//! controllers do, count quota and collect garbage, unless [`Options::controllers`] asks for it.
 
 mod audit;
 mod binaries;
 mod certs;
 mod crd;
+mod journal;
 mod process;
+mod real;
+mod sandbox;
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use aileron_sandbox::ApiServer;
 use anyhow::{Context, Result, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use self::process::Process;
+use self::real::{Ports, Real};
+use self::sandbox::Sandbox;
 
 pub use self::audit::AuditRecord;
 pub use self::crd::install_crd;
@@ -34,14 +39,29 @@ const START_ATTEMPTS: usize = 3;
 /// How to start a [`Cluster`].
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// Whose API server.
+    pub server: Server,
     /// Give up, with the logs in the error, when the API server is not ready after this long.
     pub ready_timeout: Duration,
     /// Namespaces to create before `start` returns.
     pub namespaces: Vec<String>,
     /// Whose requests [`Cluster::requests`] can count.
     pub audited: Vec<User>,
-    /// More kube-apiserver flags, each as `--name=value`.
+    /// More kube-apiserver flags, each as `--name=value`. The sandbox has none.
     pub apiserver_flags: Vec<String>,
+    /// Whether quota is counted, garbage collected and deleted namespaces emptied: by a kube-controller-manager beside
+    /// the real server, by the sandbox itself.
+    pub controllers: bool,
+}
+
+/// Which API server a cluster has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Server {
+    /// kube-apiserver and etcd, as processes.
+    #[default]
+    Real,
+    /// The one of `aileron-sandbox`, in this process.
+    Sandbox,
 }
 
 /// The identities that the API server knows.
@@ -61,20 +81,26 @@ pub struct Cluster {
     url: String,
     options: Options,
     // Declared before the directory: processes end first, then their files go.
-    apiserver: Mutex<Process>,
-    etcd: Mutex<Process>,
-    apiserver_command: Vec<String>,
+    plane: Plane,
     dir: TempDir,
+}
+
+#[derive(Debug)]
+enum Plane {
+    Real(Real),
+    Sandbox(Sandbox),
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
+            server: Server::Real,
             // A start takes 3 s on an idle machine; on a loaded CI machine twenty times that is still no hang.
             ready_timeout: Duration::from_secs(60),
             namespaces: vec!["flyte".to_owned()],
             audited: vec![User::Executor],
             apiserver_flags: Vec::new(),
+            controllers: false,
         }
     }
 }
@@ -114,21 +140,15 @@ impl User {
 }
 
 impl Cluster {
-    /// Starts etcd and kube-apiserver and waits until `/readyz` answers; builds the binaries first where they are absent.
+    /// Starts the servers and waits until `/readyz` answers; builds their binaries first where they are absent.
     ///
     /// # Errors
     /// No binaries, or a server that did not become ready; the error holds the end of its log.
     pub async fn start(options: Options) -> Result<Self> {
         crate::init();
-        let binaries = tokio::task::spawn_blocking(binaries::locate).await.context("looking for the binaries")??;
-        let mut attempt = 1;
-        let cluster = loop {
-            match Self::start_once(&binaries, options.clone()).await {
-                Err(error) if attempt < START_ATTEMPTS && format!("{error:#}").contains("address already in use") => {
-                    attempt += 1;
-                }
-                outcome => break outcome?,
-            }
+        let cluster = match options.server {
+            Server::Real => Self::start_real(options).await?,
+            Server::Sandbox => Self::start_sandbox(options)?,
         };
         cluster.create_namespaces().await?;
         Ok(cluster)
@@ -146,20 +166,66 @@ impl Cluster {
         SHARED.get_or_try_init(|| Self::start(Options::default())).await
     }
 
-    async fn start_once(binaries: &Path, options: Options) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("aileron-cluster-").tempdir().context("creating a directory")?;
-        let [etcd_port, peer_port, api_port] = free_ports()?;
-        let url = format!("https://127.0.0.1:{api_port}");
-        certs::write(dir.path())?;
-        write_identities(dir.path(), &url)?;
-        audit::write_policy(dir.path(), &options.audited)?;
+    async fn start_real(options: Options) -> Result<Self> {
+        let controllers = options.controllers;
+        let locate = move || anyhow::Ok((binaries::servers()?, controllers.then(binaries::manager).transpose()?));
+        let (servers, manager) = tokio::task::spawn_blocking(locate).await.context("looking for the binaries")??;
+        let mut attempt = 1;
+        let mut cluster = loop {
+            match Self::start_once(&servers, options.clone()).await {
+                Err(error) if attempt < START_ATTEMPTS && format!("{error:#}").contains("address already in use") => {
+                    attempt += 1;
+                }
+                outcome => break outcome?,
+            }
+        };
+        let kubeconfig = cluster.kubeconfig(User::Admin);
+        if let (Some(manager), Plane::Real(real)) = (manager, &mut cluster.plane) {
+            real.control(&manager, cluster.dir.path(), &kubeconfig)?;
+        }
+        Ok(cluster)
+    }
 
-        let etcd = Process::spawn(dir.path(), "etcd", &etcd_command(binaries, dir.path(), etcd_port, peer_port))?;
-        let apiserver_command = apiserver_command(binaries, dir.path(), etcd_port, api_port, &options.apiserver_flags);
-        let apiserver = Process::spawn(dir.path(), "kube-apiserver", &apiserver_command)?;
-        let cluster = Self { url, options, apiserver: apiserver.into(), etcd: etcd.into(), apiserver_command, dir };
+    async fn start_once(binaries: &Path, options: Options) -> Result<Self> {
+        let dir = directory()?;
+        let [etcd, peer, api] = free_ports()?;
+        let url = format!("https://127.0.0.1:{api}");
+        certs::write(dir.path())?;
+        write_tokens(dir.path())?;
+        for user in User::ALL {
+            write_kubeconfig(dir.path(), user, &url, Some(&dir.path().join("ca.crt")))?;
+        }
+        audit::write_policy(dir.path(), &options.audited)?;
+        let real = Real::start(binaries, dir.path(), Ports { etcd, peer, api }, &options.apiserver_flags)?;
+        let cluster = Self { url, options, plane: Plane::Real(real), dir };
         cluster.wait_ready().await?;
         Ok(cluster)
+    }
+
+    fn start_sandbox(options: Options) -> Result<Self> {
+        let dir = directory()?;
+        let sandbox = Sandbox::start(dir.path(), options.controllers)?;
+        let url = sandbox.url();
+        for user in User::ALL {
+            // `kubectl` sends no credentials where there is no TLS, so the address holds them too.
+            write_kubeconfig(dir.path(), user, &format!("{url}/{}", user.token()), None)?;
+        }
+        Ok(Self { url, options, plane: Plane::Sandbox(sandbox), dir })
+    }
+
+    /// Which API server it is.
+    #[must_use]
+    pub fn server(&self) -> Server {
+        self.options.server
+    }
+
+    /// The sandbox's server, which can be looked into and told to misbehave; none where the server is real.
+    #[must_use]
+    pub fn sandbox(&self) -> Option<&ApiServer> {
+        match &self.plane {
+            Plane::Real(_) => None,
+            Plane::Sandbox(sandbox) => Some(sandbox.server()),
+        }
     }
 
     /// The address of the API server.
@@ -193,7 +259,10 @@ impl Cluster {
 
     /// Kills the API server and waits until it is really gone. Its address and data stay.
     pub fn stop_apiserver(&self) {
-        locked(&self.apiserver).stop();
+        match &self.plane {
+            Plane::Real(real) => real.stop_apiserver(),
+            Plane::Sandbox(sandbox) => sandbox.stop(),
+        }
     }
 
     /// Starts the API server again after [`Cluster::stop_apiserver`], on the same port and data.
@@ -201,8 +270,10 @@ impl Cluster {
     /// # Errors
     /// As [`Cluster::start`].
     pub async fn start_apiserver(&self) -> Result<()> {
-        let process = Process::spawn(self.dir.path(), "kube-apiserver", &self.apiserver_command)?;
-        *locked(&self.apiserver) = process;
+        match &self.plane {
+            Plane::Real(real) => real.start_apiserver(self.dir.path())?,
+            Plane::Sandbox(sandbox) => sandbox.resume().await?,
+        }
         self.wait_ready().await
     }
 
@@ -224,39 +295,30 @@ impl Cluster {
         if !self.options.audited.contains(&user) {
             bail!("requests of {user:?} are not recorded: add it to Options::audited");
         }
-        audit::read(self.dir.path(), user)
+        match &self.plane {
+            Plane::Real(_) => audit::read(self.dir.path(), user),
+            Plane::Sandbox(sandbox) => Ok(sandbox.journal().of(user)),
+        }
     }
 
-    /// The end of a server's log: `etcd` or `kube-apiserver`.
+    /// The end of a server's log: `etcd`, `kube-apiserver` or `kube-controller-manager`. The sandbox's server is
+    /// `kube-apiserver`, and its log is what it was asked last.
     #[must_use]
     pub fn log(&self, name: &str) -> String {
-        process::log_tail(self.dir.path(), name)
+        match &self.plane {
+            Plane::Real(_) => process::log_tail(self.dir.path(), name),
+            Plane::Sandbox(sandbox) => sandbox.journal().tail(),
+        }
     }
 
     async fn wait_ready(&self) -> Result<()> {
-        let client = self.client(User::Admin).await?;
-        let begin = Instant::now();
-        loop {
-            for (name, process) in [("etcd", &self.etcd), ("kube-apiserver", &self.apiserver)] {
-                if let Some(status) = locked(process).exited()? {
-                    bail!("{name} ended with {status} while starting; its log ends with:\n{}", self.log(name));
-                }
+        match &self.plane {
+            Plane::Real(real) => {
+                let client = self.client(User::Admin).await?;
+                real.wait_ready(&client, self.dir.path(), self.options.ready_timeout).await
             }
-            let request = http::Request::get("/readyz").body(Vec::new())?;
-            let problem = match tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await {
-                Ok(Ok(_)) => return Ok(()),
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => "no answer within 5 s".to_owned(),
-            };
-            if begin.elapsed() > self.options.ready_timeout {
-                bail!(
-                    "kube-apiserver not ready after {:?} ({problem}); its log ends with:\n{}\netcd's log ends with:\n{}",
-                    self.options.ready_timeout,
-                    self.log("kube-apiserver"),
-                    self.log("etcd")
-                );
-            }
-            tokio::time::sleep(POLL).await;
+            // It listens before it is there at all.
+            Plane::Sandbox(_) => Ok(()),
         }
     }
 
@@ -302,64 +364,28 @@ fn kubeconfig_path(dir: &Path, user: User) -> PathBuf {
     dir.join(format!("{}.kubeconfig", user.file_stem()))
 }
 
-fn write_identities(dir: &Path, url: &str) -> Result<()> {
-    let mut tokens = String::new();
-    for user in User::ALL {
-        tokens += &format!("{},{},{},\"{}\"\n", user.token(), user.username(), user.file_stem(), user.groups());
-        let kubeconfig = serde_json::json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "test",
-            "clusters": [{"name": "test", "cluster": {"server": url, "certificate-authority": dir.join("ca.crt")}}],
-            "users": [{"name": "test", "user": {"token": user.token()}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        });
-        fs::write(kubeconfig_path(dir, user), serde_json::to_vec_pretty(&kubeconfig)?)?;
+fn directory() -> Result<TempDir> {
+    tempfile::Builder::new().prefix("aileron-cluster-").tempdir().context("creating a directory")
+}
+
+fn write_tokens(dir: &Path) -> Result<()> {
+    let line =
+        |user: User| format!("{},{},{},\"{}\"\n", user.token(), user.username(), user.file_stem(), user.groups());
+    Ok(fs::write(dir.join("tokens.csv"), User::ALL.map(line).concat())?)
+}
+
+fn write_kubeconfig(dir: &Path, user: User, url: &str, authority: Option<&Path>) -> Result<()> {
+    let mut cluster = serde_json::json!({"server": url});
+    if let Some(authority) = authority {
+        cluster["certificate-authority"] = authority.display().to_string().into();
     }
-    fs::write(dir.join("tokens.csv"), tokens)?;
-    Ok(())
-}
-
-fn etcd_command(binaries: &Path, dir: &Path, client_port: u16, peer_port: u16) -> Vec<String> {
-    let (client, peer) = (format!("http://127.0.0.1:{client_port}"), format!("http://127.0.0.1:{peer_port}"));
-    vec![
-        binaries.join("etcd").display().to_string(),
-        format!("--data-dir={}", dir.join("etcd-data").display()),
-        "--unsafe-no-fsync".to_owned(), // nothing here outlives a power cut
-        format!("--listen-client-urls={client}"),
-        format!("--advertise-client-urls={client}"),
-        format!("--listen-peer-urls={peer}"),
-        format!("--initial-advertise-peer-urls={peer}"),
-        format!("--initial-cluster=default={peer}"),
-        "--log-level=warn".to_owned(),
-    ]
-}
-
-fn apiserver_command(binaries: &Path, dir: &Path, etcd_port: u16, port: u16, more: &[String]) -> Vec<String> {
-    let at = |name: &str| dir.join(name).display().to_string();
-    let mut command = vec![
-        binaries.join("kube-apiserver").display().to_string(),
-        format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
-        "--bind-address=127.0.0.1".to_owned(),
-        "--advertise-address=127.0.0.1".to_owned(),
-        format!("--secure-port={port}"),
-        "--endpoint-reconciler-type=none".to_owned(), // refuses a loopback address otherwise
-        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-        format!("--tls-cert-file={}", at("server.crt")),
-        format!("--tls-private-key-file={}", at("server.key")),
-        format!("--cert-dir={}", at("certs")),
-        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        format!("--service-account-key-file={}", at("sa.pub")),
-        format!("--service-account-signing-key-file={}", at("sa.key")),
-        format!("--token-auth-file={}", at("tokens.csv")),
-        "--authorization-mode=AlwaysAllow".to_owned(),
-        // No controller makes the `default` service accounts that this plugin insists on.
-        "--disable-admission-plugins=ServiceAccount".to_owned(),
-        format!("--audit-policy-file={}", at(audit::POLICY_FILE)),
-        format!("--audit-log-path={}", at(audit::LOG_FILE)),
-        "--audit-log-mode=blocking".to_owned(), // counted right after the request, so never held back in a batch
-        "--audit-log-maxsize=2000".to_owned(),  // megabytes: never rotated while a test reads it
-    ];
-    command.extend_from_slice(more);
-    command
+    let kubeconfig = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": "test", "user": {"token": user.token()}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+    });
+    Ok(fs::write(kubeconfig_path(dir, user), serde_json::to_vec_pretty(&kubeconfig)?)?)
 }

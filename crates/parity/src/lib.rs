@@ -1,4 +1,4 @@
-//! Proof that Aileron does what it says: recorded vectors, and suites on a real Kubernetes API server.
+//! Proof that Aileron does what it says: recorded vectors, and suites on a real Kubernetes API server and on the sandbox's.
 
 pub mod cluster;
 pub mod differences;

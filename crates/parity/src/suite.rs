@@ -1,7 +1,9 @@
 //! What suites are made of: a bench with everything an executor needs, executors on it, tasks, and ways to wait.
 //!
-//! Most suites share one bench and one executor ([`shared`]) and keep apart by namespace. Suites that stop things, or
-//! need an executor of another configuration, start a [`Bench`] of their own: an executor works on all namespaces.
+//! A suite is a function of the [`Server`] it runs on, and [`on_both`](crate::on_both) makes two tests of it. Most share
+//! one bench and one executor ([`Server::shared`]) and keep apart by namespace. Suites that stop things, or need an
+//! executor of another configuration, start a bench of their own ([`Server::bench`], or [`Bench::start`] with options):
+//! an executor works on all namespaces.
 
 mod bench;
 mod executor;
@@ -11,13 +13,14 @@ mod scripts;
 mod space;
 mod task;
 
-pub use self::bench::{Bench, shared};
+pub use self::bench::{Bench, BenchOptions};
 pub use self::executor::{Executor, Settings};
 pub use self::logs::Logs;
-pub use self::program::Program;
+pub use self::program::{Program, binary};
 pub use self::scripts::{ATTEMPTS, Document, attempts, script};
 pub use self::space::{Shown, Sighting, Sightings, Space};
 pub use self::task::{Task, duration_inputs};
+pub use crate::cluster::Server;
 
 use std::time::Duration;
 
@@ -26,3 +29,24 @@ pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Between two looks; everything is on loopback, so a look costs nothing.
 pub const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// Makes two tests of each of these functions of a [`Server`]: `real::<name>` and `sandbox::<name>`. A function that is
+/// forgotten here is never used, which the compiler says.
+#[macro_export]
+macro_rules! on_both {
+    ($($name:ident),* $(,)?) => {
+        mod real {
+            $(#[tokio::test]
+            async fn $name() -> anyhow::Result<()> {
+                super::$name($crate::suite::Server::Real).await
+            })*
+        }
+
+        mod sandbox {
+            $(#[tokio::test]
+            async fn $name() -> anyhow::Result<()> {
+                super::$name($crate::suite::Server::Sandbox).await
+            })*
+        }
+    };
+}

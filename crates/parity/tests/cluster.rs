@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use aileron_parity::cluster::{Cluster, Options, User, create_namespace, install_crd};
+use aileron_parity::cluster::{Cluster, Options, Server, User, create_namespace, install_crd};
 use aileron_parity::kubelet::{Document, End, Kubelet, Script, Settings, Store, annotations};
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, ResourceQuota};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, PostParams};
@@ -174,10 +174,11 @@ async fn a_definition_is_served_once_it_is_installed() -> Result<()> {
     Ok(())
 }
 
+aileron_parity::on_both!(a_restart_loses_nothing_and_requests_are_counted, controllers_count_quota_and_collect_garbage,);
+
 /// A cluster of its own: it restarts the API server under everybody's feet, and counts requests from the first on.
-#[tokio::test]
-async fn a_restart_loses_nothing_and_requests_are_counted() -> Result<()> {
-    let cluster = Cluster::start(Options::default()).await?;
+async fn a_restart_loses_nothing_and_requests_are_counted(server: Server) -> Result<()> {
+    let cluster = Cluster::start(Options { server, ..Options::default() }).await?;
     let admin = cluster.client(User::Admin).await?;
     let script = Script::default().run_for(Duration::from_secs(3));
     let settings = Settings::default().decide(move |_| script.clone());
@@ -210,4 +211,56 @@ async fn a_restart_loses_nothing_and_requests_are_counted() -> Result<()> {
     drop(cluster);
     assert!(!dir.exists());
     Ok(())
+}
+
+/// Tries until it works: controllers follow what happens, some a little later.
+async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+    let begin = std::time::Instant::now();
+    loop {
+        match attempt().await {
+            Err(error) if begin.elapsed() > PATIENCE => return Err(error.context(format!("never: {what}"))),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Ok(value) => return Ok(value),
+        }
+    }
+}
+
+async fn controllers_count_quota_and_collect_garbage(server: Server) -> Result<()> {
+    let cluster = Cluster::start(Options { server, controllers: true, ..Options::default() }).await?;
+    let client = cluster.client(User::Admin).await?;
+    create_namespace(&client, "counted").await?;
+    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), "counted");
+    let owners: Api<ConfigMap> = Api::namespaced(client.clone(), "counted");
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "counted");
+    let new = PostParams::default();
+
+    let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}});
+    quotas.create(&new, &serde_json::from_value(quota)?).await?;
+    eventually("the quota is known", async || {
+        let status = quotas.get("few").await?.status.and_then(|status| status.hard);
+        status.map(drop).context("not yet")
+    })
+    .await?;
+
+    let owner: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "owner"}}))?;
+    let uid = owners.create(&new, &owner).await?.metadata.uid;
+    let mut owned = pod("owned", &[], &[]);
+    let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);
+    owned.metadata.owner_references = serde_json::from_value(reference)?;
+    pods.create(&new, &owned).await?;
+    let refusal = pods.create(&new, &pod("another", &[], &[])).await.unwrap_err().to_string();
+    let told = "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1";
+    assert!(refusal.contains(told), "{refusal}");
+
+    owners.delete("owner", &DeleteParams::background()).await?;
+    until_gone(&pods, "owned").await?;
+    eventually("there is room again", async || Ok(pods.create(&new, &pod("another", &[], &[])).await?)).await?;
+
+    let namespaces: Api<Namespace> = Api::all(client);
+    namespaces.delete("counted", &DeleteParams::default()).await?;
+    eventually("the namespace is gone", async || {
+        let left = namespaces.get_opt("counted").await?;
+        left.map_or(Ok(()), |left| Err(anyhow::anyhow!("{:?}", left.status)))
+    })
+    .await
 }

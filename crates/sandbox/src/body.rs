@@ -6,7 +6,7 @@ use crate::kind::{Kind, Nature, canonical_quantities};
 use crate::object::with_type;
 use crate::request::Query;
 use crate::status::{ApiError, Cause};
-use crate::{crd, defaults, events, metadata};
+use crate::{crd, defaults, events, metadata, protobuf};
 
 /// As large as the real server lets a body be.
 pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
@@ -36,6 +36,10 @@ pub(crate) fn parse(kind: &str, media: &str, body: &[u8]) -> Result<Value, ApiEr
         "" | "application/json" => serde_json::from_slice(body)
             .map_err(|error| refused(format!("couldn't get version/kind; json parse error: {}", go_text(&error)))),
         "application/yaml" => yaml(body).map_err(|error| refused(format!("yaml: {error}"))),
+        // What is not understood in that encoding may be sent in the others.
+        "application/vnd.kubernetes.protobuf" => {
+            protobuf::parse(body).ok_or_else(|| ApiError::unsupported_media(&MEDIA[..2]))
+        }
         _ => Err(ApiError::unsupported_media(&MEDIA)),
     }
 }

@@ -1,6 +1,7 @@
 //! DELETE: an object goes, at once or after those who hold it let go.
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use serde_json::Value;
 
 use crate::kind::Kind;
@@ -52,18 +53,19 @@ impl Options {
         let given: Value = if body.iter().all(u8::is_ascii_whitespace) {
             Value::Null
         } else {
-            crate::body::yaml(body).map_err(|error| {
-                ApiError::bad_request(format!(
-                    "the object provided is unrecognized (must be of type DeleteOptions): {error}"
-                ))
-            })?
+            // The real server finds fault with itself here.
+            crate::body::yaml(body)
+                .map_err(|error| ApiError::internal(format!("couldn't get version/kind; {error}")))?
         };
         if !given.is_object() && !given.is_null() {
             return Err(ApiError::internal("couldn't get version/kind; the body is no object"));
         }
+        if let Err(error) = serde_json::from_value::<Option<DeleteOptions>>(given.clone()) {
+            return Err(ApiError::internal(crate::body::go_text(&error)));
+        }
         let kind = given["kind"].as_str().unwrap_or("DeleteOptions");
         if kind != "DeleteOptions" {
-            return Err(ApiError::bad_request(format!("decoded object cannot be converted to DeleteOptions: {kind}")));
+            return Err(ApiError::internal(format!("decoded object cannot be converted to DeleteOptions: {kind}")));
         }
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let policy = text(&given["propagationPolicy"]).or_else(|| query.get("propagationPolicy").map(str::to_owned));

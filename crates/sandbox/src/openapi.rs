@@ -1,14 +1,21 @@
 //! As much of an OpenAPI document as `kubectl` needs to send objects and leave their validation to the server.
 
-use axum::response::Response;
-use http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use crate::kind::Kind;
 use crate::server::ApiServer;
 
-/// Answers the paths below `/openapi/v3`; none for any other.
+/// The second version of the document, of which old `kubectl`s read no other encoding than this.
+const OLD: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// Answers `/openapi/v2` and the paths below `/openapi/v3`; none for any other.
 pub(crate) fn answer(server: &ApiServer, path: &str) -> Option<Response> {
+    if path == "/openapi/v2" {
+        // No bytes at all are a document that knows no kind, so nothing is checked before it is sent.
+        return Some(([(header::CONTENT_TYPE, OLD)], Vec::<u8>::new()).into_response());
+    }
     let rest = path.strip_prefix("/openapi/v3")?.trim_matches('/');
     let kinds = server.inner.registry.all();
     let value = if rest.is_empty() {

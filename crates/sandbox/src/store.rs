@@ -62,6 +62,8 @@ pub struct Store {
 #[derive(Debug, Default)]
 struct State {
     revision: u64,
+    /// The revision of the last write, for those who follow everything.
+    written: watch::Sender<u64>,
     places: HashMap<Arc<str>, Place>,
     /// Who names this uid among its owners.
     dependents: HashMap<String, BTreeSet<Address>>,
@@ -109,6 +111,11 @@ impl Store {
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.lock().revision()
+    }
+
+    /// Tells of every write by its revision; of many in quick succession, only of the last.
+    pub(crate) fn writes(&self) -> watch::Receiver<u64> {
+        self.lock().state.written.subscribe()
     }
 
     /// How many objects there are of a resource: `pods`, `things.example.org`.
@@ -250,6 +257,7 @@ impl Transaction<'_> {
             }
         }
         place.changed.send_replace(revision);
+        self.state.written.send_replace(revision);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tables: what `kubectl get` prints, a row for each object.
 
 mod age;
-mod json_path;
+pub(crate) mod json_path;
 mod pods;
 
 use jiff::Timestamp;

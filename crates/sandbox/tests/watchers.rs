@@ -111,6 +111,17 @@ async fn follow(server: ApiServer, from: String) -> Seen {
     }
 }
 
+/// Deletions first, then revisions; two that wrote the same were told the same revision.
+fn in_order(seen: &Seen) -> Seen {
+    let sorted = |all: &Vec<u64>| {
+        let mut all = all.clone();
+        all.sort_unstable();
+        all.dedup_by(|left, right| left == right && *left > 0);
+        all
+    };
+    seen.iter().map(|(name, all)| (name.clone(), sorted(all))).collect()
+}
+
 async fn finish(server: &ApiServer) {
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
     let metadata = ObjectMeta { name: Some("end".to_owned()), ..ObjectMeta::default() };
@@ -138,6 +149,43 @@ proptest! {
             for watcher in watchers {
                 let seen = tokio::time::timeout(Duration::from_secs(20), watcher).await.unwrap().unwrap();
                 assert_eq!(seen, history);
+            }
+        });
+    }
+
+    /// Many write at once, to the same objects: all watchers see the same, in the order of the revisions, and every
+    /// write that was answered is among it.
+    #[test]
+    fn many_writers_have_one_order(writers in prop::collection::vec(writes(), 2..5)) {
+        runtime().block_on(async {
+            let server = ApiServer::new(Options::default());
+            let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+            let from = maps.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+            let watchers: Vec<_> = (0..3).map(|_| tokio::spawn(follow(server.clone(), from.clone()))).collect();
+            let writing: Vec<_> = writers
+                .into_iter()
+                .map(|writes| {
+                    let writes: Vec<_> = writes.into_iter().filter(|write| !matches!(write, Write::Compact)).collect();
+                    let server = server.clone();
+                    tokio::spawn(async move { write(&server, &writes).await })
+                })
+                .collect();
+            let mut written = Seen::new();
+            for writer in writing {
+                for (name, revisions) in writer.await.unwrap() {
+                    written.entry(name).or_default().extend(revisions);
+                }
+            }
+            finish(&server).await;
+            for watcher in watchers {
+                let seen = tokio::time::timeout(Duration::from_secs(20), watcher).await.unwrap().unwrap();
+                for (name, revisions) in &seen {
+                    let alive: Vec<_> = revisions.iter().copied().filter(|revision| *revision > 0).collect();
+                    assert!(alive.is_sorted_by(|left, right| left < right), "{name}: {revisions:?}");
+                    // It goes only when it was there.
+                    assert!(revisions.first() != Some(&0) && revisions.windows(2).all(|pair| pair != [0, 0]), "{name}: {revisions:?}");
+                }
+                assert_eq!(in_order(&seen), in_order(&written));
             }
         });
     }

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use crate::arguments::{Document, RenderArguments, TaskArguments};
 use crate::failure::Failure;
+use crate::submit::source::unreadable;
 use crate::{configuration, output};
 
 pub fn render(arguments: &RenderArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
@@ -47,7 +48,10 @@ pub fn offline(arguments: &TaskArguments, overrides: Vec<(String, String)>) -> R
         config: loaded.config.clone(),
         plugins: |config| aileron_plugins::builtin(&(&config.plugins).into()),
         pod_templates: pod_templates.collect::<Result<_, _>>()?,
-        inputs: arguments.inputs.as_ref().map(|path| from_file(path, read::inputs)).transpose()?,
+        inputs: match &arguments.inputs {
+            Some(path) => Some(from_file(path, read::inputs)?),
+            None => given.file.and_then(|file| file.default_inputs()),
+        },
         environment,
         executor_namespace: arguments.executor_namespace.clone(),
         now: Timestamp::now(),
@@ -71,7 +75,7 @@ fn from_file<T>(path: &Path, read: fn(&[u8]) -> Result<T, read::ReadError>) -> R
         bytes =
             std::fs::read(path).map_err(|error| Failure::Usage(format!("{}: cannot read it: {error}", name(path))))?;
     }
-    Ok(read(&bytes).with_context(|| name(path))?)
+    read(&bytes).map_err(|error| unreadable(&name(path), error))
 }
 
 fn name(path: &Path) -> String {

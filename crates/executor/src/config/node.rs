@@ -4,14 +4,14 @@ use serde_json::Number;
 
 /// A value and the line it starts on.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pub line: usize,
     pub data: Data,
 }
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Data {
+pub(crate) enum Data {
     Null,
     Bool(bool),
     Number(Number),
@@ -22,7 +22,7 @@ pub(super) enum Data {
 
 /// A key of a map, the line it stands on, and its value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub key: String,
     pub line: usize,
     pub value: Node,

@@ -14,7 +14,7 @@ pub(super) fn for_key(root: Shape<'_>, group: Shape<'_>, key: &str) -> Option<St
 }
 
 /// The candidate that differs least, if it differs little enough to be a slip.
-pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = simplified(word);
     // A third of the letters may be wrong: more than that is another word.
     let allowed = (word.len() / 3).max(1);

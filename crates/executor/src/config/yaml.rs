@@ -10,7 +10,7 @@ use super::node::{Data, Entry, Node};
 
 /// What is wrong with a text that is not YAML.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SyntaxError {
+pub(crate) struct SyntaxError {
     pub line: usize,
     pub message: String,
 }
@@ -27,7 +27,7 @@ struct DataVisitor;
 struct KeyVisitor;
 
 /// Parses one document. A text without any document is an empty map.
-pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
+pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
     if text.lines().all(|line| matches!(line.trim_start().chars().next(), None | Some('#'))) {
         return Ok(Node { line: 1, data: Data::Map(Vec::new()) });
     }

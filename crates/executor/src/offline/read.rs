@@ -1,5 +1,7 @@
 //! Files that people hand in: task templates, actions, pod templates and inputs, in any form they come in.
 
+use std::collections::BTreeMap;
+
 use aileron_idl::flyteidl2::core::{LiteralMap, TaskTemplate};
 use aileron_idl::message_from_json;
 use k8s_openapi::api::core::v1::PodTemplate;
@@ -7,6 +9,7 @@ use kube::api::ObjectMeta;
 use prost::{Message, Name};
 use serde_json::Value;
 
+use super::task_file::{self, TaskFile, TaskFileErrors};
 use crate::action::{TaskAction, TaskActionSpec};
 
 /// What stands for a run that does not exist, where only a template is given.
@@ -25,6 +28,8 @@ pub struct GivenTask {
     pub template: TaskTemplate,
     /// There was only a template; the action stands for that of a run.
     pub is_bare: bool,
+    /// What else a task file for people says.
+    pub file: Option<Box<TaskFile>>,
 }
 
 /// A file is not what it should be.
@@ -68,6 +73,9 @@ pub enum ReadError {
         #[source]
         source: serde_json::Error,
     },
+    /// The task file has mistakes.
+    #[error("{0}")]
+    TaskFile(TaskFileErrors),
     /// Fields we do not know are ignored in protobuf's JSON form, so a wrong document reads as an empty message.
     #[error("no field of a task template in it; give one TaskAction, TaskTemplate or TaskSpec")]
     Nothing,
@@ -100,7 +108,8 @@ enum Content {
     Binary,
 }
 
-/// Reads a `TaskAction`, or a task template in binary or JSON form, bare or inside a `TaskSpec`.
+/// Reads a `TaskAction`, a task file for people, or a task template in binary or JSON form, bare or inside a
+/// `TaskSpec`.
 ///
 /// A bare template gets an action around it whose names stand for those of a run.
 pub fn task(bytes: &[u8]) -> Result<GivenTask, ReadError> {
@@ -111,6 +120,11 @@ pub fn task(bytes: &[u8]) -> Result<GivenTask, ReadError> {
     match document.get("kind").and_then(Value::as_str) {
         Some("TaskAction") => action(document),
         Some(kind) => Err(ReadError::Kind { found: kind.into(), expected: "one TaskAction or a task template" }),
+        // Read again, for the lines that a document does not have.
+        None if task_file::is_task_file(&document) => {
+            let text = String::from_utf8_lossy(bytes);
+            task_file::read(&text).map(around_file).map_err(ReadError::TaskFile)
+        }
         None => {
             let inside = ["taskTemplate", "task_template"].into_iter().find_map(|name| document.get(name));
             let template: TaskTemplate = message(inside.unwrap_or(&document), "TaskTemplate")?;
@@ -159,7 +173,20 @@ fn action(mut document: Value) -> Result<GivenTask, ReadError> {
         Some(template) => template,
         None => TaskTemplate::decode(bytes.0.as_slice()).map_err(ReadError::Template)?,
     };
-    Ok(GivenTask { action, template, is_bare: false })
+    Ok(GivenTask { action, template, is_bare: false, file: None })
+}
+
+fn around_file(file: TaskFile) -> GivenTask {
+    let mut given = around(file.template.clone());
+    let some = |map: &BTreeMap<String, String>| (!map.is_empty()).then(|| map.clone());
+    given.action.metadata.labels = some(&file.labels);
+    given.action.metadata.annotations = some(&file.annotations);
+    if let Some(namespace) = &file.namespace {
+        given.action.metadata.namespace = Some(namespace.clone());
+    }
+    given.action.spec.interruptible = file.interruptible();
+    given.file = Some(Box::new(file));
+    given
 }
 
 /// An action around a template, for a run that does not exist.
@@ -186,7 +213,7 @@ fn around(template: TaskTemplate) -> GivenTask {
         },
         status: None,
     };
-    GivenTask { action, template, is_bare: true }
+    GivenTask { action, template, is_bare: true, file: None }
 }
 
 /// Text is a document; what is no text, or text that is no document, may be a binary message.

@@ -5,11 +5,22 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+/// The directory of etcd and kube-apiserver.
+pub(super) fn servers() -> Result<PathBuf> {
+    locate(&["etcd", "kube-apiserver"])
+}
+
+/// The directory of kube-controller-manager; apart, because few suites need it and few installations have it.
+pub(super) fn manager() -> Result<PathBuf> {
+    locate(&["kube-controller-manager"])
+}
+
 /// Runs `apiserver/build`. Its progress goes straight to standard error: a first build takes minutes, and a test
 /// that looks hung gets killed.
-pub(super) fn locate() -> Result<PathBuf> {
+fn locate(names: &[&str]) -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("apiserver/build");
     let output = Command::new(&script)
+        .args(names)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

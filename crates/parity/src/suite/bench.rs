@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
 use super::{Executor, Settings, Space, script};
-use crate::cluster::{Cluster, Options, User, install_crd};
+use crate::cluster::{self, Cluster, Server, User, install_crd};
 use crate::events_stub::EventsStub;
 use crate::kubelet::{self, Kubelet, Store};
 
@@ -22,6 +22,19 @@ pub struct Bench {
     pub cluster: Cluster,
 }
 
+/// What a bench is like.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// The API server.
+    pub server: Server,
+    /// Whether quota is counted and garbage collected, as in a whole cluster.
+    pub controllers: bool,
+    /// More flags for a real API server.
+    pub apiserver_flags: Vec<String>,
+    /// Changes what the kubelet is like: how long containers take to stop, whether deletions are finished.
+    pub kubelet: fn(kubelet::Settings) -> kubelet::Settings,
+}
+
 /// What most suites share. Its parts belong to a runtime of their own, because each test's runtime ends with the test.
 struct Shared {
     bench: Bench,
@@ -29,17 +42,30 @@ struct Shared {
     _runtime: Runtime,
 }
 
+impl Default for BenchOptions {
+    fn default() -> Self {
+        Self {
+            server: Server::default(),
+            controllers: false,
+            apiserver_flags: Vec::new(),
+            kubelet: std::convert::identity,
+        }
+    }
+}
+
 impl Bench {
     /// Starts all of it, but no executor.
     ///
     /// # Errors
     /// One of the parts did not start.
-    pub async fn start() -> Result<Self> {
-        let cluster = Cluster::start(Options::default()).await?;
+    pub async fn start(options: BenchOptions) -> Result<Self> {
+        let BenchOptions { server, controllers, apiserver_flags, kubelet } = options;
+        let options = cluster::Options { server, controllers, apiserver_flags, ..cluster::Options::default() };
+        let cluster = Cluster::start(options).await?;
         let crd = aileron_executor::action::crd::crd()?;
         install_crd(&cluster.client(User::Admin).await?, &crd).await?;
         let data = cluster.dir().join("data");
-        let settings = kubelet::Settings::default().decide(script).store(Store::Local(data));
+        let settings = kubelet(kubelet::Settings::default().decide(script).store(Store::Local(data)));
         let kubelet = Kubelet::start(cluster.client(User::Sim).await?, settings);
         Ok(Self { kubelet, stub: EventsStub::start().await?, cluster })
     }
@@ -65,22 +91,40 @@ impl Bench {
     }
 }
 
-/// The bench that most suites share, with one executor on it.
-///
-/// # Errors
-/// It did not start.
-pub async fn shared() -> Result<&'static Bench> {
-    static SHARED: OnceLock<Result<Shared, String>> = OnceLock::new();
-    let start = || {
+impl Server {
+    /// A bench of one's own on this kind of server.
+    ///
+    /// # Errors
+    /// It did not start.
+    pub async fn bench(self) -> Result<Bench> {
+        Bench::start(BenchOptions { server: self, ..BenchOptions::default() }).await
+    }
+
+    /// The bench that most suites share, with one executor on it.
+    ///
+    /// # Errors
+    /// It did not start.
+    pub async fn shared(self) -> Result<&'static Bench> {
+        static REAL: OnceLock<Result<Shared, String>> = OnceLock::new();
+        static SANDBOX: OnceLock<Result<Shared, String>> = OnceLock::new();
+        let place = match self {
+            Self::Real => &REAL,
+            Self::Sandbox => &SANDBOX,
+        };
+        let start = move || place.get_or_init(|| Shared::start(self).map_err(|error| format!("{error:#}")));
+        let shared = tokio::task::spawn_blocking(start).await.context("starting the shared bench")?;
+        shared.as_ref().map(|shared| &shared.bench).map_err(|error| anyhow::Error::msg(error.clone()))
+    }
+}
+
+impl Shared {
+    fn start(server: Server) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let (bench, executor) = runtime.block_on(async {
-            let bench = Bench::start().await?;
+            let bench = server.bench().await?;
             let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
             anyhow::Ok((bench, executor))
         })?;
-        anyhow::Ok(Shared { bench, _executor: executor, _runtime: runtime })
-    };
-    let wait = move || SHARED.get_or_init(|| start().map_err(|error| format!("{error:#}")));
-    let shared = tokio::task::spawn_blocking(wait).await.context("starting the shared bench")?;
-    shared.as_ref().map(|shared| &shared.bench).map_err(|error| anyhow::Error::msg(error.clone()))
+        Ok(Self { bench, _executor: executor, _runtime: runtime })
+    }
 }

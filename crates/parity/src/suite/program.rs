@@ -23,7 +23,7 @@ exec "$@" 3<&- </dev/null
 const WORKING: &str = "caches are complete; working";
 
 /// The crates that the program is made of.
-const SOURCES: [&str; 6] = ["cli", "executor", "plugins", "machinery", "kubekit", "idl"];
+const SOURCES: [&str; 7] = ["cli", "executor", "sandbox", "plugins", "machinery", "kubekit", "idl"];
 
 /// A running `aileron run`.
 #[derive(Debug)]
@@ -141,7 +141,10 @@ impl Drop for Program {
 
 /// The program beside this one, built anew if it is older than its sources: cargo builds it for the tests of its own
 /// crate, but not for ours alone.
-fn binary() -> Result<PathBuf> {
+///
+/// # Errors
+/// It cannot be built.
+pub fn binary() -> Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| find_or_build().map_err(|error| format!("{error:#}")));
     built.clone().map_err(anyhow::Error::msg)

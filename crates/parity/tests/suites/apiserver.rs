@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use aileron_parity::suite::{Bench, Executor, Shown, Task};
+use aileron_parity::suite::{Executor, Server, Shown, Task};
 use anyhow::Result;
 use kube::ResourceExt;
 
-#[tokio::test]
-async fn a_restart_of_the_api_server_harms_no_task() -> Result<()> {
+aileron_parity::on_both!(a_restart_of_the_api_server_harms_no_task);
+
+async fn a_restart_of_the_api_server_harms_no_task(on: Server) -> Result<()> {
     const EACH: usize = 6;
-    let bench = Bench::start().await?;
+    let bench = on.bench().await?;
     let space = bench.space("outage").await?;
     let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
     // Some end during the outage, some while watches come back, some long after.

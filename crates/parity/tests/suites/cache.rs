@@ -3,8 +3,14 @@
 use std::path::PathBuf;
 
 use aileron_idl::flyteidl2::core::CatalogCacheStatus::{self, CacheHit, CacheMiss, CachePopulated};
-use aileron_parity::suite::{Shown, Space, Task, shared};
+use aileron_parity::suite::{Server, Shown, Space, Task};
 use anyhow::Result;
+
+aileron_parity::on_both!(
+    the_first_fills_the_cache_and_the_second_needs_no_pod,
+    a_failed_task_fills_nothing,
+    one_computes_while_others_wait_for_it
+);
 
 fn cache_status(action: &impl Shown) -> CatalogCacheStatus {
     CatalogCacheStatus::try_from(action.shown().cache_status).unwrap()
@@ -16,9 +22,8 @@ fn outputs(space: &Space<'_>, name: &str) -> PathBuf {
     event.outputs.unwrap().output_uri.strip_prefix("file://").unwrap().into()
 }
 
-#[tokio::test]
-async fn the_first_fills_the_cache_and_the_second_needs_no_pod() -> Result<()> {
-    let space = shared().await?.space("cached").await?;
+async fn the_first_fills_the_cache_and_the_second_needs_no_pod(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("cached").await?;
     space.submit(&Task::container("first").cached("cached.once", false)).await?;
     let first = space.until_ended("first").await?;
     assert_eq!((first.outcome().unwrap().0.as_str(), cache_status(&first)), ("Succeeded", CachePopulated));
@@ -34,9 +39,8 @@ async fn the_first_fills_the_cache_and_the_second_needs_no_pod() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn a_failed_task_fills_nothing() -> Result<()> {
-    let space = shared().await?.space("uncached").await?;
+async fn a_failed_task_fills_nothing(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("uncached").await?;
     space.submit(&Task::container("broken").cached("uncached.broken", true).attempts(&["fail:1"])).await?;
     space.until_ended("broken").await?;
     space.submit(&Task::container("fixed").cached("uncached.broken", true)).await?;
@@ -46,9 +50,8 @@ async fn a_failed_task_fills_nothing() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn one_computes_while_others_wait_for_it() -> Result<()> {
-    let space = shared().await?.space("serial").await?;
+async fn one_computes_while_others_wait_for_it(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("serial").await?;
     let task = |name: &str| Task::container(name).cached("serial.slow", true).attempts(&["succeed@3500"]);
     space.submit(&task("owner")).await?;
     space.until("owner", "running", |action| action.reason() == "Executing").await?;

@@ -3,13 +3,20 @@
 use std::time::Duration;
 
 use aileron_idl::flyteidl2::common::ActionPhase::{Aborted, Succeeded};
-use aileron_parity::suite::{Bench, Executor, Shown, Task, shared};
+use aileron_parity::suite::{Executor, Server, Shown, Task};
 use anyhow::Result;
 use kube::api::DeleteParams;
 
-#[tokio::test]
-async fn a_running_task_is_stopped_and_reported_before_it_is_gone() -> Result<()> {
-    let space = shared().await?.space("aborts").await?;
+aileron_parity::on_both!(
+    a_running_task_is_stopped_and_reported_before_it_is_gone,
+    a_task_that_waits_for_a_node_is_stopped_too,
+    deleting_an_ended_action_is_no_abort,
+    a_deletion_at_any_moment_leaves_nothing,
+    ended_actions_are_collected_and_others_stay
+);
+
+async fn a_running_task_is_stopped_and_reported_before_it_is_gone(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("aborts").await?;
     let seen = space.sightings();
     space.submit(&Task::container("long").attempts(&["run"])).await?;
     space.until("long", "running", |action| action.reason() == "Executing").await?;
@@ -23,9 +30,8 @@ async fn a_running_task_is_stopped_and_reported_before_it_is_gone() -> Result<()
     space.until_pods(&[]).await
 }
 
-#[tokio::test]
-async fn a_task_that_waits_for_a_node_is_stopped_too() -> Result<()> {
-    let space = shared().await?.space("aborts-early").await?;
+async fn a_task_that_waits_for_a_node_is_stopped_too(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("aborts-early").await?;
     space.submit(&Task::container("waits").attempts(&["pending"])).await?;
     space.until_pods(&["waits-0"]).await?;
     space.delete("waits").await?;
@@ -34,9 +40,8 @@ async fn a_task_that_waits_for_a_node_is_stopped_too() -> Result<()> {
     space.until_pods(&[]).await
 }
 
-#[tokio::test]
-async fn deleting_an_ended_action_is_no_abort() -> Result<()> {
-    let space = shared().await?.space("tidies").await?;
+async fn deleting_an_ended_action_is_no_abort(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("tidies").await?;
     space.submit(&Task::container("done")).await?;
     space.until_ended("done").await?;
     space.delete("done").await?;
@@ -47,10 +52,9 @@ async fn deleting_an_ended_action_is_no_abort() -> Result<()> {
 
 /// Deleted before, while and after each step of a life: between submission and finalizer, while a status is written,
 /// while the end is labelled.
-#[tokio::test]
-async fn a_deletion_at_any_moment_leaves_nothing() -> Result<()> {
+async fn a_deletion_at_any_moment_leaves_nothing(on: Server) -> Result<()> {
     const TASKS: u64 = 60;
-    let space = shared().await?.space("any-moment").await?;
+    let space = on.shared().await?.space("any-moment").await?;
     let lives = (0..TASKS).map(|number| {
         let space = &space;
         async move {
@@ -88,9 +92,8 @@ async fn a_deletion_at_any_moment_leaves_nothing() -> Result<()> {
 }
 
 /// An executor of its own: it would collect the actions of the other suites.
-#[tokio::test]
-async fn ended_actions_are_collected_and_others_stay() -> Result<()> {
-    let bench = Bench::start().await?;
+async fn ended_actions_are_collected_and_others_stay(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
     let space = bench.space("collects").await?;
     let settings =
         bench.settings().with(&["executor", "gc", "interval"], "300ms").with(&["executor", "gc", "maxTTL"], "0s");

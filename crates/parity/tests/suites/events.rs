@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use aileron_idl::flyteidl2::common::ActionPhase;
 use aileron_parity::events_stub::{Code, Fault};
-use aileron_parity::suite::{Bench, Executor, LOOK_EVERY, PATIENCE, Shown, Sightings, Space, Task};
+use aileron_parity::suite::{Bench, Executor, LOOK_EVERY, PATIENCE, Server, Shown, Sightings, Space, Task};
 use anyhow::{Result, bail};
+
+aileron_parity::on_both!(a_service_that_is_away_loses_nothing, a_slow_service_delays_what_is_shown_and_nothing_else);
 
 /// No status was seen before the event of its phase had arrived, and phases are in order within each attempt.
 fn check_order(space: &Space<'_>, seen: &Sightings, name: &str) {
@@ -44,9 +46,8 @@ async fn until_requests(bench: &Bench, more_than: usize) -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn a_service_that_is_away_loses_nothing() -> Result<()> {
-    let bench = Bench::start().await?;
+async fn a_service_that_is_away_loses_nothing(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
     let space = bench.space("away").await?;
     let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
     let seen = space.sightings();
@@ -96,10 +97,9 @@ async fn a_service_that_is_away_loses_nothing() -> Result<()> {
     executor.stop().await
 }
 
-#[tokio::test]
-async fn a_slow_service_delays_what_is_shown_and_nothing_else() -> Result<()> {
+async fn a_slow_service_delays_what_is_shown_and_nothing_else(on: Server) -> Result<()> {
     const TASKS: usize = 12;
-    let bench = Bench::start().await?;
+    let bench = on.bench().await?;
     let space = bench.space("slow").await?;
     let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
     let seen = space.sightings();

@@ -2,10 +2,18 @@
 
 use aileron_idl::flyteidl2::common::ActionPhase::{Failed, Queued, Succeeded};
 use aileron_idl::flyteidl2::workflow::error_info::Kind;
-use aileron_parity::suite::{Shown, Space, Task, shared};
+use aileron_parity::suite::{Server, Shown, Space, Task};
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
+
+aileron_parity::on_both!(
+    every_attempt_is_used_and_reported_and_its_pod_removed,
+    a_second_attempt_may_succeed,
+    an_error_that_is_not_recoverable_uses_no_more_attempts,
+    a_task_that_is_killed_each_time_ends,
+    a_pod_that_is_lost_each_time_ends_the_task_and_one_that_is_lost_once_does_not
+);
 
 /// Attempt, code and kind of each event of a failure, without repetitions.
 fn failures(space: &Space<'_>, name: &str) -> Vec<(u32, String, Kind)> {
@@ -21,9 +29,8 @@ fn failures(space: &Space<'_>, name: &str) -> Vec<(u32, String, Kind)> {
     failures
 }
 
-#[tokio::test]
-async fn every_attempt_is_used_and_reported_and_its_pod_removed() -> Result<()> {
-    let space = shared().await?.space("uses-up").await?;
+async fn every_attempt_is_used_and_reported_and_its_pod_removed(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("uses-up").await?;
     let task = Task::container("bad").retries(2).attempts(&[
         "fail:1:Error:broken@50",
         "error:UserBug:recoverable",
@@ -53,9 +60,8 @@ async fn every_attempt_is_used_and_reported_and_its_pod_removed() -> Result<()> 
     space.until_pods(&["bad-2"]).await
 }
 
-#[tokio::test]
-async fn a_second_attempt_may_succeed() -> Result<()> {
-    let space = shared().await?.space("recovers").await?;
+async fn a_second_attempt_may_succeed(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("recovers").await?;
     let task = Task::container("better").retries(3).attempts(&["error:Flaky:recoverable", "succeed@50"]);
     space.submit(&task).await?;
     let action = space.until_ended("better").await?;
@@ -68,9 +74,8 @@ async fn a_second_attempt_may_succeed() -> Result<()> {
     space.until_pods(&["better-1"]).await
 }
 
-#[tokio::test]
-async fn an_error_that_is_not_recoverable_uses_no_more_attempts() -> Result<()> {
-    let space = shared().await?.space("hopeless").await?;
+async fn an_error_that_is_not_recoverable_uses_no_more_attempts(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("hopeless").await?;
     space.submit(&Task::container("never").retries(5).attempts(&["error:Hopeless:permanent"])).await?;
     let action = space.until_ended("never").await?;
     assert_eq!((action.shown().attempts, action.error_code().as_str()), (1, "Hopeless"), "{}", action.summary());
@@ -79,9 +84,8 @@ async fn an_error_that_is_not_recoverable_uses_no_more_attempts() -> Result<()> 
 }
 
 /// Killed by somebody (137): the platform's fault, so the same attempt is started again, but not for ever.
-#[tokio::test]
-async fn a_task_that_is_killed_each_time_ends() -> Result<()> {
-    let space = shared().await?.space("killed").await?;
+async fn a_task_that_is_killed_each_time_ends(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("killed").await?;
     space.submit(&Task::container("doomed").retries(1).attempts(&["fail:137:Error:@20"])).await?;
     let action = space.until_ended("doomed").await?;
     assert_eq!(action.error_code(), "MaxSystemFailuresExceeded", "{}", action.summary());
@@ -93,9 +97,8 @@ async fn a_task_that_is_killed_each_time_ends() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn a_pod_that_is_lost_each_time_ends_the_task_and_one_that_is_lost_once_does_not() -> Result<()> {
-    let space = shared().await?.space("lost").await?;
+async fn a_pod_that_is_lost_each_time_ends_the_task_and_one_that_is_lost_once_does_not(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("lost").await?;
     space.submit(&Task::container("lost").attempts(&["vanish@30"])).await?;
     space.submit(&Task::container("moved").attempts(&["succeed@1500"])).await?;
     space.until("moved", "running", |action| action.reason() == "Executing").await?;

@@ -1,12 +1,20 @@
 //! Actions that cannot work: a clear answer, at once, and nothing left to clean up.
 
-use aileron_parity::suite::{Bench, Executor, Shown, Task, shared};
+use aileron_parity::suite::{Executor, Server, Shown, Task};
 use anyhow::Result;
 use k8s_openapi::ByteString;
 
-#[tokio::test]
-async fn missing_fields_are_named_and_nothing_is_owned() -> Result<()> {
-    let space = shared().await?.space("incomplete").await?;
+aileron_parity::on_both!(
+    missing_fields_are_named_and_nothing_is_owned,
+    a_template_that_cannot_be_read_fails_the_action,
+    a_container_task_without_a_container_fails_with_a_reason,
+    a_place_for_outputs_that_is_none_fails_the_action,
+    an_unknown_type_goes_to_the_default_plugin,
+    without_a_default_plugin_an_unknown_type_is_an_error
+);
+
+async fn missing_fields_are_named_and_nothing_is_owned(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("incomplete").await?;
     let mut object = space.object(&Task::container("empty"));
     object.spec.task_type = String::new();
     object.spec.input_uri = String::new();
@@ -24,9 +32,8 @@ async fn missing_fields_are_named_and_nothing_is_owned() -> Result<()> {
     space.until_pods(&[]).await
 }
 
-#[tokio::test]
-async fn a_template_that_cannot_be_read_fails_the_action() -> Result<()> {
-    let space = shared().await?.space("garbage").await?;
+async fn a_template_that_cannot_be_read_fails_the_action(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("garbage").await?;
     let mut object = space.object(&Task::container("noise"));
     object.spec.task_template = ByteString(b"\xff\xff\xff\xffnoise".to_vec());
     space.create(&object).await?;
@@ -36,9 +43,8 @@ async fn a_template_that_cannot_be_read_fails_the_action() -> Result<()> {
     space.until_pods(&[]).await
 }
 
-#[tokio::test]
-async fn a_container_task_without_a_container_fails_with_a_reason() -> Result<()> {
-    let space = shared().await?.space("no-container").await?;
+async fn a_container_task_without_a_container_fails_with_a_reason(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("no-container").await?;
     let mut task = Task::container("hollow");
     task.template.target = None;
     space.submit(&task).await?;
@@ -48,9 +54,8 @@ async fn a_container_task_without_a_container_fails_with_a_reason() -> Result<()
     space.until_pods(&[]).await
 }
 
-#[tokio::test]
-async fn a_place_for_outputs_that_is_none_fails_the_action() -> Result<()> {
-    let space = shared().await?.space("nowhere").await?;
+async fn a_place_for_outputs_that_is_none_fails_the_action(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("nowhere").await?;
     let mut object = space.object(&Task::container("lost"));
     object.spec.run_output_base = "not a place".to_owned();
     space.create(&object).await?;
@@ -60,18 +65,16 @@ async fn a_place_for_outputs_that_is_none_fails_the_action() -> Result<()> {
     space.until_gone("lost").await
 }
 
-#[tokio::test]
-async fn an_unknown_type_goes_to_the_default_plugin() -> Result<()> {
-    let space = shared().await?.space("unheard").await?;
+async fn an_unknown_type_goes_to_the_default_plugin(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("unheard").await?;
     space.submit(&Task::container("odd").task_type("unheard-of")).await?;
     let action = space.until_ended("odd").await?;
     assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
     Ok(())
 }
 
-#[tokio::test]
-async fn without_a_default_plugin_an_unknown_type_is_an_error() -> Result<()> {
-    let bench = Bench::start().await?;
+async fn without_a_default_plugin_an_unknown_type_is_an_error(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
     let space = bench.space("no-default").await?;
     let settings = bench.settings().with(&["tasks", "task-plugins", "enabled-plugins"], vec!["core-sleep"]);
     let executor = Executor::start(&bench.cluster, &settings).await?;

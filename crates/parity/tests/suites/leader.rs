@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use aileron_parity::suite::{Bench, PATIENCE, Program, Shown, Task};
+use aileron_parity::suite::{PATIENCE, Program, Server, Shown, Task};
 use anyhow::{Context, Result};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams};
+
+aileron_parity::on_both!(one_works_and_the_other_takes_over);
 
 async fn leader(leases: &Api<Lease>) -> Result<String> {
     let held = leases.list(&ListParams::default()).await?.items.pop().and_then(|lease| lease.spec);
     held.and_then(|spec| spec.holder_identity).context("nobody leads")
 }
 
-#[tokio::test]
-async fn one_works_and_the_other_takes_over() -> Result<()> {
-    let bench = Bench::start().await?;
+async fn one_works_and_the_other_takes_over(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
     let space = bench.space("led").await?;
     let settings = bench.settings().with(&["executor", "leaderElect"], true);
     let leases: Api<Lease> = Api::namespaced(space.admin.clone(), "flyte");

@@ -1,4 +1,4 @@
-//! The executor on a real API server, one file per concern.
+//! The executor on the sandbox's API server and on a real one, one file per concern.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod apiserver;

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use aileron_idl::flyteidl2::common::ActionPhase::{Aborted, Failed, Succeeded};
-use aileron_parity::suite::{Bench, Program, Shown, Task};
+use aileron_parity::suite::{Program, Server, Shown, Task};
 use anyhow::{Context, Result};
 use kube::ResourceExt;
+
+aileron_parity::on_both!(killed_at_random_moments_it_neither_loses_nor_repeats_work);
 
 /// Small steps from a seed, so that a run can be had again: `SUITE_SEED=<seed>`.
 struct Random(u64);
@@ -39,12 +41,11 @@ const KINDS: [(&[&str], u32, bool); 4] = [
     (&["fail:1", "fail:2@200", "error:Last:recoverable"], 3, false),
 ];
 
-#[tokio::test]
-async fn killed_at_random_moments_it_neither_loses_nor_repeats_work() -> Result<()> {
+async fn killed_at_random_moments_it_neither_loses_nor_repeats_work(on: Server) -> Result<()> {
     const TASKS: usize = 32;
     const KILLS: usize = 14;
     let mut random = Random::seeded()?;
-    let bench = Bench::start().await?;
+    let bench = on.bench().await?;
     let space = bench.space("killed").await?;
     let settings = bench.settings();
     let mut program = Program::start(&bench.cluster, &settings, "executor")?;

@@ -6,9 +6,14 @@ use std::time::{Duration, Instant};
 use aileron_executor::action::FINALIZER;
 use aileron_idl::flyteidl2::common::ActionPhase;
 use aileron_parity::cluster::AuditRecord;
-use aileron_parity::suite::{LOOK_EVERY, PATIENCE, Shown, Sightings, Space, Task, shared};
+use aileron_parity::suite::{LOOK_EVERY, PATIENCE, Server, Shown, Sightings, Space, Task};
 use anyhow::Result;
 use jiff::SignedDuration;
+
+aileron_parity::on_both!(
+    a_container_runs_and_everybody_learns_of_it,
+    a_burst_costs_no_more_per_task_and_conflicts_with_nobody
+);
 
 /// Finalizer, pod, at most two statuses, labels.
 const REQUESTS: usize = 5;
@@ -55,9 +60,8 @@ fn count(requests: &[AuditRecord]) -> BTreeMap<String, usize> {
     counts
 }
 
-#[tokio::test]
-async fn a_container_runs_and_everybody_learns_of_it() -> Result<()> {
-    let space = shared().await?.space("succeeds").await?;
+async fn a_container_runs_and_everybody_learns_of_it(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("succeeds").await?;
     let seen = space.sightings();
     let task = Task::container("good").attempts(&["succeed@400"]);
     space.submit(&task).await?;
@@ -112,10 +116,9 @@ async fn a_container_runs_and_everybody_learns_of_it() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn a_burst_costs_no_more_per_task_and_conflicts_with_nobody() -> Result<()> {
+async fn a_burst_costs_no_more_per_task_and_conflicts_with_nobody(on: Server) -> Result<()> {
     const TASKS: usize = 100;
-    let space = shared().await?.space("burst").await?;
+    let space = on.shared().await?.space("burst").await?;
     let seen = space.sightings();
     let tasks: Vec<_> =
         (0..TASKS).map(|number| Task::container(&format!("t{number}")).attempts(&["succeed@300"])).collect();

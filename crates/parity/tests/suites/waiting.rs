@@ -3,11 +3,19 @@
 use std::time::Duration;
 
 use aileron_idl::flyteidl2::common::ActionPhase::Succeeded;
-use aileron_parity::suite::{Bench, Executor, Shown, Space, Task, duration_inputs, shared};
+use aileron_parity::suite::{Executor, Server, Shown, Space, Task, duration_inputs};
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+
+aileron_parity::on_both!(
+    a_signal_at_any_moment_is_seen,
+    a_condition_waits_until_somebody_signals,
+    a_condition_that_nobody_signals_times_out,
+    a_condition_without_a_specification_is_invalid,
+    a_sleep_ends_on_time_without_a_pod_and_survives_a_restart
+);
 
 /// What the control plane does when somebody answers.
 async fn signal(space: &Space<'_>, name: &str) -> Result<()> {
@@ -19,10 +27,9 @@ async fn signal(space: &Space<'_>, name: &str) -> Result<()> {
 }
 
 /// The answer comes while the executor says that it waits for one.
-#[tokio::test]
-async fn a_signal_at_any_moment_is_seen() -> Result<()> {
+async fn a_signal_at_any_moment_is_seen(on: Server) -> Result<()> {
     const GATES: u64 = 40;
-    let space = shared().await?.space("any-signal").await?;
+    let space = on.shared().await?.space("any-signal").await?;
     let gates = (0..GATES).map(|number| {
         let space = &space;
         async move {
@@ -39,9 +46,8 @@ async fn a_signal_at_any_moment_is_seen() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn a_condition_waits_until_somebody_signals() -> Result<()> {
-    let space = shared().await?.space("signalled").await?;
+async fn a_condition_waits_until_somebody_signals(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("signalled").await?;
     space.submit(&Task::condition("gate", None)).await?;
     let action = space.until("gate", "paused", |action| action.reason() == "Paused").await?;
     assert_eq!((action.outcome(), action.metadata.finalizers), (None, None));
@@ -56,9 +62,8 @@ async fn a_condition_waits_until_somebody_signals() -> Result<()> {
     space.until_pods(&[]).await
 }
 
-#[tokio::test]
-async fn a_condition_that_nobody_signals_times_out() -> Result<()> {
-    let space = shared().await?.space("unsignalled").await?;
+async fn a_condition_that_nobody_signals_times_out(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("unsignalled").await?;
     space.submit(&Task::condition("gate", Some(Duration::from_secs(2)))).await?;
     let action = space.until_ended("gate").await?;
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()));
@@ -67,9 +72,8 @@ async fn a_condition_that_nobody_signals_times_out() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn a_condition_without_a_specification_is_invalid() -> Result<()> {
-    let space = shared().await?.space("unspecified").await?;
+async fn a_condition_without_a_specification_is_invalid(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("unspecified").await?;
     let mut object = space.object(&Task::condition("gate", None));
     object.spec.condition_spec = Default::default();
     space.create(&object).await?;
@@ -86,9 +90,8 @@ fn slept(action: &impl Shown) -> SignedDuration {
     at("Completed").duration_since(at("Executing"))
 }
 
-#[tokio::test]
-async fn a_sleep_ends_on_time_without_a_pod_and_survives_a_restart() -> Result<()> {
-    let bench = Bench::start().await?;
+async fn a_sleep_ends_on_time_without_a_pod_and_survives_a_restart(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
     let space = bench.space("sleeps").await?;
     let (short, long) = (Task::sleep("short"), Task::sleep("long"));
     space.write_inputs(&short, &duration_inputs(Duration::from_secs(1)))?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aileron_executor::action::{FINALIZER, TaskAction};
-use aileron_parity::suite::{Bench, Executor, Shown, Task};
+use aileron_parity::suite::{Executor, Server, Shown, Task};
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -14,6 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+
+aileron_parity::on_both!(others_may_write_to_actions_and_pods_meanwhile, our_finalizer_on_pods_stands_in_nobodys_way);
 
 const KEEP: &str = "suite.aileron.test/keep";
 const FLICKER: &str = "suite.aileron.test/flicker";
@@ -62,9 +64,8 @@ where
     Ok(())
 }
 
-#[tokio::test]
-async fn others_may_write_to_actions_and_pods_meanwhile() -> Result<()> {
-    let bench = Bench::start().await?;
+async fn others_may_write_to_actions_and_pods_meanwhile(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
     let space = bench.space("crowded").await?;
     let settings = bench.settings().with(&["plugins", "k8s", "inject-finalizer"], true);
     let executor = Executor::start(&bench.cluster, &settings).await?;
@@ -138,9 +139,8 @@ async fn others_may_write_to_actions_and_pods_meanwhile() -> Result<()> {
 }
 
 /// The object of a killed attempt has the name that the next try needs, and our finalizer.
-#[tokio::test]
-async fn our_finalizer_on_pods_stands_in_nobodys_way() -> Result<()> {
-    let bench = Bench::start().await?;
+async fn our_finalizer_on_pods_stands_in_nobodys_way(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
     let space = bench.space("held-pods").await?;
     let settings = bench.settings().with(&["plugins", "k8s", "inject-finalizer"], true);
     let executor = Executor::start(&bench.cluster, &settings).await?;

@@ -19,12 +19,15 @@ impl Store {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let transaction = self.lock();
-        let mut objects = Vec::new();
+        let revision = transaction.revision();
+        let mut stored = Vec::new();
         for (name, place) in &transaction.state.places {
-            objects.extend(place.objects.values().map(|stored| (name.to_string(), stored.body())));
+            stored.extend(place.objects.values().map(|stored| (name.to_string(), stored.clone())));
         }
-        objects.sort_by(|left, right| left.0.cmp(&right.0));
-        Snapshot { revision: transaction.revision(), objects }
+        // Reading the objects takes a while; nobody has to wait for that.
+        drop(transaction);
+        stored.sort_by(|left, right| left.0.cmp(&right.0));
+        Snapshot { revision, objects: stored.into_iter().map(|(name, stored)| (name, stored.body())).collect() }
     }
 }
 

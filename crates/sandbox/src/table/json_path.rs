@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The values that a path leads to; what cannot be read leads nowhere.
-pub(super) fn find<'a>(object: &'a Value, path: &str) -> Vec<&'a Value> {
+pub(crate) fn find<'a>(object: &'a Value, path: &str) -> Vec<&'a Value> {
     let mut values = vec![object];
     let mut rest = path.trim().trim_start_matches('{').trim_end_matches('}').trim_start_matches('$');
     while !rest.is_empty() {

@@ -1,0 +1,103 @@
+//! How the tasks of a demonstration ended.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::{span, table};
+
+/// One task.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The file it is of.
+    pub task: String,
+    /// What it is called.
+    pub label: String,
+    /// How it should end.
+    pub expected: String,
+    /// How it ended.
+    pub seen: String,
+    pub attempts: u32,
+    pub took: Duration,
+    /// What is not as it should be.
+    pub differences: Vec<String>,
+    /// Its error, for whoever has to find out.
+    pub error: Option<String>,
+}
+
+/// A table, and below it everything that is not as expected.
+pub fn render(lines: &[Line]) -> String {
+    let header = ["TASK", "EXPECTED", "SEEN", "ATTEMPTS", "TIME", "OK"];
+    let row = |line: &Line| {
+        vec![
+            line.label.clone(),
+            line.expected.clone(),
+            line.seen.clone(),
+            line.attempts.to_string(),
+            span::took(line.took),
+            if line.differences.is_empty() { "yes" } else { "NO" }.to_owned(),
+        ]
+    };
+    let rows: Vec<_> = lines.chunk_by(|a, b| a.task == b.task).flat_map(merged).map(|line| row(&line)).collect();
+    let mut text = table::render(&header, &rows);
+    for line in lines.iter().filter(|line| !line.differences.is_empty()) {
+        let _ = writeln!(text, "\n{} is not as expected:", line.label);
+        for difference in &line.differences {
+            let _ = writeln!(text, "  {difference}");
+        }
+        if let Some(error) = &line.error {
+            let _ = writeln!(text, "  its error: {}", error.trim_end().replace('\n', "\n    "));
+        }
+    }
+    text
+}
+
+/// Copies of a task are one line if they ended alike.
+fn merged(copies: &[Line]) -> Vec<Line> {
+    let [first, rest @ ..] = copies else { return Vec::new() };
+    let alike =
+        |line: &Line| line.differences.is_empty() && (&line.seen, line.attempts) == (&first.seen, first.attempts);
+    if rest.is_empty() || !copies.iter().all(alike) {
+        return copies.to_vec();
+    }
+    let took = copies.iter().map(|line| line.took).max().unwrap_or_default();
+    vec![Line { label: format!("{} ({} copies)", first.task, copies.len()), took, ..first.clone() }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(label: &str, differences: &[&str]) -> Line {
+        Line {
+            task: label.split('-').next().unwrap_or_default().into(),
+            label: label.into(),
+            expected: "succeeded".into(),
+            seen: "failed".into(),
+            attempts: 2,
+            took: Duration::from_millis(1234),
+            differences: differences.iter().map(ToString::to_string).collect(),
+            error: Some("[Error] exit 1".into()),
+        }
+    }
+
+    #[test]
+    fn what_differs_is_said_below_the_table() {
+        let good = render(&[line("a", &[])]);
+        assert_eq!(good.lines().count(), 2);
+        assert_eq!(good.lines().nth(1), Some("a      succeeded   failed   2          1.2s   yes"));
+        let bad = render(&[line("a", &[]), line("b", &["expected phase succeeded, found failed"])]);
+        assert!(bad.contains("b      succeeded   failed   2          1.2s   NO\n"), "{bad}");
+        let below = "\nb is not as expected:\n  expected phase succeeded, found failed\n  its error: [Error] exit 1\n";
+        assert!(bad.ends_with(below), "{bad}");
+    }
+
+    #[test]
+    fn copies_that_ended_alike_are_one_line() {
+        let mut slow = line("q-2", &[]);
+        slow.took = Duration::from_secs(3);
+        let alike = render(&[line("a", &[]), line("q-1", &[]), slow.clone()]);
+        assert!(alike.contains("q (2 copies)   succeeded   failed   2          3.0s   yes\n"), "{alike}");
+        let not_alike = render(&[line("q-1", &[]), Line { attempts: 1, ..slow }]);
+        assert_eq!(not_alike.lines().count(), 3, "{not_alike}");
+    }
+}

@@ -1,0 +1,169 @@
+//! `aileron get`.
+
+use aileron_executor::action::TaskAction;
+use jiff::Timestamp;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::arguments::{ActionListing, GetArguments};
+use crate::connection::{self, Connection};
+use crate::failure::{FAILED, Failure};
+use crate::follow::{self, Watched};
+use crate::summary::Summary;
+use crate::{output, runtime, span, table};
+
+/// What a table shows of a reason; `-o wide` shows all of it.
+const REASON: usize = 60;
+
+pub fn run(arguments: &GetArguments) -> Result<(), Failure> {
+    runtime::start()?.block_on(get(arguments))
+}
+
+async fn get(arguments: &GetArguments) -> Result<(), Failure> {
+    let connection = connection::open(&arguments.connection).await?;
+    if arguments.watch {
+        return watch(arguments, connection).await;
+    }
+    let (found, missing) = find(arguments, &connection).await?;
+    let now = Timestamp::now();
+    match arguments.output {
+        ActionListing::Json => output::print_json(&as_json(&found, now))?,
+        ActionListing::Yaml => output::print_yaml(&as_json(&found, now))?,
+        ActionListing::Name => {
+            output::print(&found.iter().map(|summary| format!("{}\n", summary.name)).collect::<String>())?;
+        }
+        ActionListing::Table | ActionListing::Wide if found.is_empty() && missing.is_empty() => {
+            let place = if arguments.all_namespaces {
+                "in any namespace".to_owned()
+            } else {
+                format!("in namespace {}", connection.namespace)
+            };
+            output::note(&format!("no actions {place}; `aileron submit FILE` makes one"));
+        }
+        ActionListing::Table | ActionListing::Wide if found.is_empty() => {}
+        listing => {
+            output::print(&as_table(&found, now, arguments.all_namespaces, listing == ActionListing::Wide))?;
+        }
+    }
+    for name in &missing {
+        output::warn(&format!("there is no action {name} in namespace {}", connection.namespace));
+    }
+    if missing.is_empty() { Ok(()) } else { Err(Failure::Told(FAILED)) }
+}
+
+async fn watch(arguments: &GetArguments, connection: Connection) -> Result<(), Failure> {
+    let json = match arguments.output {
+        ActionListing::Json => true,
+        ActionListing::Table | ActionListing::Wide => false,
+        ActionListing::Yaml | ActionListing::Name => {
+            return Err(Failure::Usage("--watch shows a table, or with -o json an object on each line".into()));
+        }
+    };
+    let watched = Watched {
+        namespace: (!arguments.all_namespaces).then(|| connection.namespace.clone()),
+        selector: arguments.selector.clone(),
+        names: arguments.names.clone(),
+        json,
+    };
+    Ok(follow::watch(&connection.client, watched).await?)
+}
+
+async fn find(arguments: &GetArguments, connection: &Connection) -> Result<(Vec<Summary>, Vec<String>), Failure> {
+    let client = connection.client.clone();
+    let actions: Api<TaskAction> = match arguments.all_namespaces {
+        true => Api::all(client),
+        false => Api::namespaced(client, &connection.namespace),
+    };
+    let refused = |error| connection::explain(&error, "cannot list actions");
+    if !arguments.names.is_empty() {
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for name in &arguments.names {
+            match actions.get_opt(name).await.map_err(refused)? {
+                Some(action) => found.push(Summary::new(&action)),
+                None => missing.push(name.clone()),
+            }
+        }
+        return Ok((found, missing));
+    }
+    let mut parameters = ListParams::default();
+    if let Some(selector) = &arguments.selector {
+        parameters = parameters.labels(selector);
+    }
+    let listed = actions.list(&parameters).await.map_err(refused)?;
+    let mut found: Vec<_> = listed.items.iter().map(Summary::new).collect();
+    found.sort_by(|a, b| (&a.namespace, a.created, &a.name).cmp(&(&b.namespace, b.created, &b.name)));
+    Ok((found, Vec::new()))
+}
+
+fn as_json(found: &[Summary], now: Timestamp) -> Value {
+    json!({"actions": found.iter().map(|summary| summary.as_json(now)).collect::<Vec<_>>()})
+}
+
+fn as_table(found: &[Summary], now: Timestamp, namespaces: bool, wide: bool) -> String {
+    let mut header = vec!["NAME", "RUN", "TYPE", "PHASE", "ATTEMPT", "DURATION", "AGE", "REASON"];
+    if wide {
+        header.splice(5..5, ["SYSTEM FAILURES"]);
+    }
+    if namespaces {
+        header.insert(0, "NAMESPACE");
+    }
+    let row = |summary: &Summary| {
+        let why = summary.why();
+        let mut row = vec![
+            summary.name.clone(),
+            summary.run.clone(),
+            summary.task_type.clone(),
+            summary.phase.as_str().to_owned(),
+            summary.attempts(),
+            span::age(summary.duration(now)),
+            summary.created.map_or_else(|| "-".into(), |created| span::age(span::between(created, now))),
+            if wide { why } else { table::cut(&why, REASON) },
+        ];
+        if wide {
+            row.insert(5, summary.system_failures.to_string());
+        }
+        if namespaces {
+            row.insert(0, summary.namespace.clone());
+        }
+        row
+    };
+    table::render(&header, &found.iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::Phase;
+
+    #[test]
+    fn a_row_has_what_its_header_says() {
+        let created = Timestamp::UNIX_EPOCH;
+        let summary = Summary {
+            namespace: "n".into(),
+            name: "a".into(),
+            run: "r".into(),
+            action: "a0".into(),
+            task_type: "container".into(),
+            phase: Phase::Failed,
+            attempt: 2,
+            max_attempts: 2,
+            system_failures: 1,
+            reason: "Error".into(),
+            message: "x".repeat(100),
+            created: Some(created),
+            ended: Some(created + jiff::SignedDuration::from_secs(5)),
+        };
+        let now = created + jiff::SignedDuration::from_secs(300);
+        let narrow = as_table(std::slice::from_ref(&summary), now, false, false);
+        let expected =
+            format!("a      r     container   Failed   2/2       5s         5m    [Error] {}…", "x".repeat(51));
+        assert_eq!(narrow.lines().nth(1), Some(expected.as_str()));
+        let wide = as_table(&[summary], now, true, true);
+        let header: Vec<_> = wide.lines().next().unwrap_or_default().split("   ").map(str::trim).collect();
+        let header: Vec<_> = header.into_iter().filter(|cell| !cell.is_empty()).collect();
+        assert_eq!(header[0], "NAMESPACE");
+        assert_eq!(header[6], "SYSTEM FAILURES");
+        assert!(wide.contains(&"x".repeat(100)));
+    }
+}

@@ -1,0 +1,127 @@
+//! `aileron sandbox`.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::arguments::SandboxArguments;
+use crate::failure::Failure;
+use crate::sandbox::state::{State, StateDir};
+use crate::sandbox::{self, ConfigSources, Place, Records, Sandbox, SandboxOptions};
+use crate::{output, runtime};
+
+/// Exit code of a second signal, as a shell counts it for Ctrl-C.
+const AT_ONCE: i32 = 130;
+
+pub fn run(arguments: &SandboxArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+    let options = SandboxOptions {
+        place: arguments.persist.clone().map_or(Place::Temporary, Place::Persistent),
+        port: arguments.port,
+        config: ConfigSources::new(&arguments.config, overrides),
+        records: if arguments.verbose { Records::Screen } else { Records::File },
+        log_level: arguments.log_level.clone(),
+        ..SandboxOptions::default()
+    };
+    runtime::start()?.block_on(work(options.with_node(&arguments.node)?))
+}
+
+async fn work(options: SandboxOptions) -> Result<(), Failure> {
+    let places = StateDir::of(|name| std::env::var_os(name).map(PathBuf::from));
+    let Some(place) = places.first() else {
+        return Err(Failure::Usage(
+            "no place for the state of the sandbox: set HOME, XDG_STATE_HOME or XDG_RUNTIME_DIR".into(),
+        ));
+    };
+    let (claim, left) = place.claim().map_err(anyhow::Error::new)?;
+    if let Some(left) = left {
+        let cleaned = sandbox::clean(&left);
+        output::note(&format!(
+            "the last sandbox (process {}) did not end in good order; cleaned up after it",
+            left.pid
+        ));
+        if let Err(error) = cleaned {
+            output::warn(&format!("cannot remove {}: {error}", left.dir.display()));
+        }
+    }
+    // Before anything is started, so that a signal that comes early does not leave anything behind.
+    let mut stop = Stop::new()?;
+    let mut sandbox = tokio::select! {
+        sandbox = Sandbox::start(options) => sandbox?,
+        _ = stop.asked() => return Ok(()),
+    };
+    let state = sandbox.state();
+    claim.publish(&state).context("cannot let other commands know of the sandbox")?;
+    output::print(&welcome(&state, sandbox.size()))?;
+    let broken = tokio::select! {
+        name = stop.asked() => {
+            output::note(&format!("\n{name}: stopping; a second signal stops at once"));
+            None
+        }
+        error = sandbox.broken() => Some(error),
+    };
+    tokio::spawn(async move {
+        stop.asked().await;
+        std::process::exit(AT_ONCE);
+    });
+    // Nobody should find it while it ends.
+    drop(claim);
+    let stopped = sandbox.stop().await;
+    match broken {
+        Some(error) => Err(error.into()),
+        None => Ok(stopped?),
+    }
+}
+
+/// The signals that end a sandbox; the last is what a terminal sends when it is closed.
+struct Stop(Vec<(tokio::signal::unix::Signal, &'static str)>);
+
+impl Stop {
+    fn new() -> anyhow::Result<Self> {
+        let kinds = [
+            (SignalKind::interrupt(), "SIGINT"),
+            (SignalKind::terminate(), "SIGTERM"),
+            (SignalKind::hangup(), "SIGHUP"),
+        ];
+        let signals = kinds.into_iter().map(|(kind, name)| Ok((signal(kind)?, name))).collect::<anyhow::Result<_>>();
+        signals.map(Self).context("cannot take signals")
+    }
+
+    async fn asked(&mut self) -> &'static str {
+        let all = self.0.iter_mut().map(|(signal, name)| {
+            Box::pin(async move {
+                signal.recv().await;
+                *name
+            })
+        });
+        futures::future::select_all(all).await.0
+    }
+}
+
+fn welcome(state: &State, size: &str) -> String {
+    let State { server, dir, kubeconfig, temporary, .. } = state;
+    let kept = if *temporary { "removed at the end" } else { "kept" };
+    let mut text = String::new();
+    let (dir, kubeconfig) = (dir.display(), kubeconfig.display());
+    let _ = write!(
+        text,
+        "A sandbox is running: a Kubernetes API at {server}, one node ({size}),
+simulated operators, and the executor. Pods are processes of this machine and end with the sandbox.
+
+  files        {dir} ({kept})
+  log          {dir}/executor.log
+  kubeconfig   {kubeconfig}
+
+In another terminal:
+
+  aileron submit examples/tasks/hello.yaml --follow
+  aileron get -w
+  export KUBECONFIG={kubeconfig}
+  kubectl get taskactions,pods
+
+Ctrl-C ends it.
+"
+    );
+    text
+}

@@ -1,0 +1,109 @@
+//! What a task left behind, for people and programs.
+
+use aileron_executor::offline::literals::{declared_outputs, map_to_json};
+use aileron_executor::storage::outputs::{TaskResult, read_result};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::{Storage, Submitted, traceback};
+use crate::follow::{Followed, Outcome};
+use crate::summary::with_code;
+
+/// How a task came out.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// What was submitted.
+    pub submitted: Submitted,
+    /// What was seen of it.
+    pub followed: Followed,
+    /// What it left, if that could be read.
+    pub result: Option<TaskResult>,
+    /// Where in a Python program it failed.
+    pub traceback: Option<String>,
+}
+
+/// Reads what the last attempt left.
+pub async fn finished(storage: &Storage, submitted: Submitted, followed: Followed) -> anyhow::Result<Finished> {
+    let declares = !declared_outputs(submitted.template.interface.as_ref()).is_empty();
+    let result = match followed.outcome {
+        Some(Outcome::Succeeded | Outcome::Failed) => {
+            let prefix = submitted.output_prefix(followed.attempts)?;
+            let (outputs, error) = (format!("{prefix}/outputs.pb"), format!("{prefix}/error.pb"));
+            // A failure need not leave anything, a success must.
+            let must = declares && followed.outcome == Some(Outcome::Succeeded);
+            Some(read_result(storage.store(), &outputs, &error, must).await?)
+        }
+        Some(Outcome::Aborted) | None => None,
+    };
+    Ok(Finished { submitted, followed, result, traceback: None })
+}
+
+impl Finished {
+    /// The same, with the traceback of a failed Python task, if its log has one.
+    pub async fn with_traceback(mut self, client: &Client) -> Self {
+        if self.followed.outcome == Some(Outcome::Failed) {
+            self.traceback = traceback::find(client, &self.submitted, self.followed.attempts.max(1)).await;
+        }
+        self
+    }
+
+    /// True if it ended well.
+    pub fn is_success(&self) -> bool {
+        self.followed.outcome == Some(Outcome::Succeeded)
+    }
+
+    /// Its outputs, if it has any.
+    pub fn outputs(&self) -> Option<&aileron_idl::flyteidl2::core::LiteralMap> {
+        match &self.result {
+            Some(TaskResult::Outputs(outputs)) if self.is_success() => Some(outputs),
+            _ => None,
+        }
+    }
+
+    /// Why it failed: what the task itself said, else what the platform knows.
+    pub fn error(&self) -> Option<String> {
+        match (&self.result, self.followed.outcome) {
+            (_, Some(Outcome::Succeeded) | None) => None,
+            (Some(TaskResult::Error { error, .. }), _) => Some(with_code(&error.code, &error.message)),
+            _ => Some(with_code(&self.followed.reason, &self.followed.message)).filter(|text| !text.is_empty()),
+        }
+    }
+
+    /// Outputs as `name = value`, one on a line, or the error.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some(outputs) = self.outputs()
+            && let Value::Object(values) = map_to_json(outputs)
+        {
+            for (name, value) in &values {
+                text.push_str(&format!("{name} = {value}\n"));
+            }
+        }
+        if let Some(error) = self.error() {
+            let attempts = match self.followed.attempts {
+                0 | 1 => String::new(),
+                attempts => format!(" after {attempts} attempts"),
+            };
+            let phase = self.followed.phase.to_lowercase();
+            text.push_str(&format!("{} {phase}{attempts}: {}\n", self.submitted.name, error.trim_end()));
+            text.extend(self.traceback.iter().map(|traceback| format!("{traceback}\n")));
+        }
+        text
+    }
+
+    /// For other programs.
+    pub fn as_json(&self) -> Value {
+        json!({
+            "namespace": self.submitted.namespace,
+            "name": self.submitted.name,
+            "run": self.submitted.run,
+            "phase": self.followed.phase,
+            "outcome": self.followed.outcome.map(Outcome::as_str),
+            "attempts": self.followed.attempts,
+            "seconds": self.followed.duration.as_secs_f64(),
+            "outputs": self.outputs().map(map_to_json),
+            "error": self.error(),
+            "traceback": self.traceback,
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! The sandbox's API server on loopback, with users, a record of requests, and lives that end like a killed process.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use aileron_sandbox::{ApiServer, Options};
+use anyhow::{Context, Result};
+use axum::middleware;
+use tokio_util::sync::CancellationToken;
+
+use super::journal::{self, Journal};
+use super::process::Process;
+use super::{POLL, locked};
+
+/// How long a port may be in somebody's hands between two lives.
+const PORT_WITHIN: Duration = Duration::from_secs(5);
+
+/// The server and its current life.
+#[derive(Debug)]
+pub(super) struct Sandbox {
+    server: ApiServer,
+    address: SocketAddr,
+    journal: Arc<Journal>,
+    life: Mutex<Option<Life>>,
+    /// Removes the directory should this process be killed, or never drop us.
+    _guard: Process,
+}
+
+/// A thread with a runtime of its own: connections end with it, all at once, and tests have runtimes that end earlier.
+#[derive(Debug)]
+struct Life {
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sandbox {
+    pub(super) fn start(dir: &Path, controllers: bool) -> Result<Self> {
+        let guard = ["tail", "-f", "/dev/null"].map(str::to_owned);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
+        let sandbox = Self {
+            server: ApiServer::new(Options { controllers, ..Options::default() }),
+            address: listener.local_addr()?,
+            journal: Arc::default(),
+            life: Mutex::default(),
+            _guard: Process::spawn(dir, "guard", &guard)?,
+        };
+        sandbox.serve(listener)?;
+        Ok(sandbox)
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(super) fn server(&self) -> &ApiServer {
+        &self.server
+    }
+
+    pub(super) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Ends all connections and frees the port.
+    pub(super) fn stop(&self) {
+        locked(&self.life).take();
+    }
+
+    /// Begins again with the same objects. What was watched from is forgotten, as a real server's cache of changes
+    /// begins anew too.
+    pub(super) async fn resume(&self) -> Result<()> {
+        let begin = Instant::now();
+        let listener = loop {
+            match TcpListener::bind(self.address) {
+                Err(_) if begin.elapsed() < PORT_WITHIN => tokio::time::sleep(POLL).await,
+                outcome => break outcome.with_context(|| format!("listening on {} again", self.address))?,
+            }
+        };
+        self.server.store().compact();
+        self.serve(listener)
+    }
+
+    fn serve(&self, listener: TcpListener) -> Result<()> {
+        let router =
+            self.server.router().layer(middleware::from_fn_with_state(Arc::clone(&self.journal), journal::record));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        listener.set_nonblocking(true)?;
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let live = move || {
+            runtime.block_on(async {
+                let served = async { axum::serve(tokio::net::TcpListener::from_std(listener)?, router).await };
+                if let Some(Err(error)) = stopped.run_until_cancelled(served).await {
+                    tracing::warn!(%error, "the sandbox's API server stopped");
+                }
+            });
+        };
+        let thread = thread::Builder::new().name("sandbox-api".to_owned()).spawn(live)?;
+        *locked(&self.life) = Some(Life { stop, thread: Some(thread) });
+        Ok(())
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has let go of everything too.
+            let _ = thread.join();
+        }
+    }
+}

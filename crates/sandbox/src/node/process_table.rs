@@ -1,0 +1,108 @@
+//! Who runs on this machine, from `/proc`. Where there is none, nobody seems to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use rustix::process::Pid;
+
+/// One process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub pid: i32,
+    pub parent: i32,
+    pub group: i32,
+}
+
+/// All processes.
+pub(crate) fn read() -> Vec<Entry> {
+    let stat = |pid: i32| entry(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
+    numbers().filter_map(stat).collect()
+}
+
+fn numbers() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The name of the program, in parentheses, may contain anything.
+fn entry(stat: &str) -> Option<Entry> {
+    let (pid, _) = stat.split_once(' ')?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(1);
+    let mut next = || fields.next()?.parse().ok();
+    Some(Entry { pid: pid.parse().ok()?, parent: next()?, group: next()? })
+}
+
+/// Those of a group, and all that descend from its leader, also if they left the group.
+pub(crate) fn members(table: &[Entry], leader: i32) -> BTreeSet<i32> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for entry in table {
+        children.entry(entry.parent).or_default().push(entry.pid);
+    }
+    let mut found = BTreeSet::new();
+    let mut open: Vec<i32> = table.iter().filter(|entry| entry.group == leader).map(|entry| entry.pid).collect();
+    while let Some(pid) = open.pop() {
+        if found.insert(pid) {
+            open.extend(children.get(&pid).into_iter().flatten());
+        }
+    }
+    found
+}
+
+/// Processes with a variable that begins so, `NAME=value`, in the environment that they started with.
+pub(crate) fn marked(mark: &str) -> Vec<Pid> {
+    let bears = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
+    };
+    numbers().filter(bears).filter_map(Pid::from_raw).collect()
+}
+
+/// Bytes of memory that processes take. Pages that several share count once, which is asked for only when the quick
+/// sum is above `limit`: to count them so is slow.
+pub(crate) fn memory(pids: &BTreeSet<i32>, limit: u64) -> u64 {
+    let sum = |file: &str, field: &str| -> u64 {
+        let one = |pid: &i32| kilobytes(&fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?, field);
+        pids.iter().filter_map(one).sum::<u64>().saturating_mul(1024)
+    };
+    let resident = sum("status", "VmRSS:");
+    if resident <= limit {
+        return resident;
+    }
+    match sum("smaps_rollup", "Pss:") {
+        0 => resident, // not to be read on this system
+        proportional => proportional,
+    }
+}
+
+fn kilobytes(text: &str, field: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_may_have_any_name() {
+        let expected = Some(Entry { pid: 12, parent: 3, group: 7 });
+        assert_eq!(entry("12 (sh) S 3 7 7 0 -1"), expected);
+        assert_eq!(entry("12 (a) b (c) S 3 7 7 0"), expected);
+        assert_eq!(entry("nonsense"), None);
+    }
+
+    #[test]
+    fn those_who_left_the_group_still_belong_to_it() {
+        let entry = |pid, parent, group| Entry { pid, parent, group };
+        let table = [entry(10, 1, 10), entry(11, 10, 10), entry(12, 11, 12), entry(13, 12, 12), entry(20, 1, 20)];
+        assert_eq!(members(&table, 10), BTreeSet::from([10, 11, 12, 13]));
+    }
+
+    #[test]
+    fn amounts_are_read_by_name() {
+        assert_eq!(kilobytes("Name:\tx\nVmRSS:\t    2048 kB\n", "VmRSS:"), Some(2048));
+        assert_eq!(kilobytes("Pss_Dirty: 9 kB\nPss:   7 kB", "Pss:"), Some(7));
+        assert_eq!(kilobytes("", "Pss:"), None);
+    }
+}
