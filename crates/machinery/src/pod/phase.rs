@@ -69,7 +69,7 @@ pub fn pod_phase_of_task(
         "Unknown" => PhaseInfo::undefined(),
         _ => {
             let is_known = |name: &&str| container_statuses(pod).iter().any(|status| status.name == **name);
-            running::running_phase(pod, status, primary.or(own_container.filter(is_known)), info)
+            running::running_phase(pod, status, primary.or_else(|| own_container.filter(is_known)), info)
         }
     }
 }
