@@ -4,6 +4,7 @@ mod config;
 mod crd;
 mod explain;
 mod plugins;
+mod pools;
 mod render;
 mod run;
 mod version;
@@ -16,6 +17,7 @@ pub fn execute(command: Command, overrides: Vec<(String, String)>) -> Result<(),
     match command {
         Command::Run(arguments) => run::run(&arguments, overrides),
         Command::Plugins(arguments) => plugins::list(&arguments, overrides),
+        Command::Pools(arguments) => pools::list(&arguments, overrides),
         Command::Config { command } => config::execute(command, overrides),
         Command::Render(arguments) => render::render(&arguments, overrides),
         Command::Explain(arguments) => explain::explain(&arguments, overrides),

@@ -32,6 +32,20 @@ const EVENT: &[&str] = &[
     "type",
 ];
 
+/// What events of the newer form call those fields; the others have the same name, or cannot be selected by there.
+const NEW_EVENT: &[(&str, &str)] = &[
+    ("regarding.kind", "involvedObject.kind"),
+    ("regarding.namespace", "involvedObject.namespace"),
+    ("regarding.name", "involvedObject.name"),
+    ("regarding.uid", "involvedObject.uid"),
+    ("regarding.apiVersion", "involvedObject.apiVersion"),
+    ("regarding.resourceVersion", "involvedObject.resourceVersion"),
+    ("regarding.fieldPath", "involvedObject.fieldPath"),
+    ("reportingController", "reportingComponent"),
+    ("reason", "reason"),
+    ("type", "type"),
+];
+
 fn names(place: &str) -> &'static [&'static str] {
     match place {
         "pods" => POD,
@@ -49,7 +63,8 @@ fn names(place: &str) -> &'static [&'static str] {
 pub(crate) fn is_supported(kind: &Kind, field: &str) -> bool {
     field == "metadata.name"
         || (field == "metadata.namespace" && kind.namespaced)
-        || names(&kind.place).contains(&field)
+        || (kind.group == "events.k8s.io" && NEW_EVENT.iter().any(|(name, _)| *name == field))
+        || (kind.group != "events.k8s.io" && names(&kind.place).contains(&field))
         || kind.definition().is_some_and(|definition| definition.selectable(&kind.version).any(|name| name == field))
 }
 
@@ -77,6 +92,13 @@ pub(crate) fn extract(kind: &Kind, object: &Value) -> BTreeMap<String, String> {
         };
         if !value.is_empty() {
             fields.insert(name.to_owned(), value);
+        }
+    }
+    if kind.is("events") {
+        for (name, core) in NEW_EVENT {
+            if let Some(value) = fields.get(*core).cloned() {
+                fields.insert((*name).to_owned(), value);
+            }
         }
     }
     fields

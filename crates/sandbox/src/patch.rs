@@ -3,6 +3,8 @@
 mod apply;
 mod strategic;
 
+use json_patch::PatchOperation;
+use json_patch::jsonptr::PointerBuf;
 use serde_json::Value;
 
 use crate::body;
@@ -77,7 +79,7 @@ impl Patch {
             (_, None) => return Ok(Value::Null),
             (Self::Json(patch), Some(current)) => {
                 let mut object = current.clone();
-                json_patch::patch(&mut object, &patch).map_err(|_| ApiError::unprocessable_patch())?;
+                operate(&mut object, &patch)?;
                 object
             }
             (Self::Merge(patch), Some(current)) => {
@@ -100,6 +102,41 @@ impl Patch {
         body::strict(kind, &shaped, query)?;
         Ok(shaped.object)
     }
+}
+
+/// Does one operation after the other, as the library does that Kubernetes uses. In two things it is kinder than the
+/// standard: what is not there is null to a test, and places in a list may be counted from its end.
+fn operate(object: &mut Value, patch: &json_patch::Patch) -> Result<(), ApiError> {
+    for operation in &patch.0 {
+        let mut operation = operation.clone();
+        let path = match &mut operation {
+            PatchOperation::Test(test) => Some(&mut test.path),
+            PatchOperation::Remove(remove) => Some(&mut remove.path),
+            PatchOperation::Replace(replace) => Some(&mut replace.path),
+            _ => None,
+        };
+        if let Some(path) = path
+            && let Some(place) = counted_from_end(object, path.as_str())
+        {
+            *path = place;
+        }
+        if let PatchOperation::Test(test) = &operation
+            && test.value.is_null()
+            && object.pointer(test.path.as_str()).is_none()
+            && test.path.parent().and_then(|parent| object.pointer(parent.as_str())).is_some_and(Value::is_object)
+        {
+            continue;
+        }
+        json_patch::patch(object, &[operation]).map_err(|_| ApiError::unprocessable_patch())?;
+    }
+    Ok(())
+}
+
+/// The path to what `/list/-1` and the like mean.
+fn counted_from_end(object: &Value, path: &str) -> Option<PointerBuf> {
+    let (list, back) = path.rsplit_once("/-")?;
+    let place = object.pointer(list)?.as_array()?.len().checked_sub(back.parse().ok()?)?;
+    PointerBuf::parse(format!("{list}/{place}")).ok()
 }
 
 /// A patch whose result is no object of the kind.
