@@ -43,7 +43,7 @@ use backoff::{BackoffSettings, later};
 use pass::{Pass, Waiting};
 use quota::Quota;
 use request::Request;
-use space::{Decision, Rank, Space};
+use space::{Decision, Rank, Space, Ticket};
 
 /// What an operator may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,9 +159,7 @@ impl Gate {
         let pass = |charge, since| Pass {
             gate: self,
             namespace: Arc::clone(&key.namespace),
-            rank: rank.clone(),
-            request: Arc::clone(&request),
-            charge,
+            ticket: Ticket { rank: rank.clone(), request: Arc::clone(&request), charge },
             since,
             settled: false,
         };
@@ -207,7 +205,7 @@ impl Gate {
     }
 
     /// A quota is there, or changed.
-    pub fn quota_seen(&self, namespace: &str, quota: Quota, now: Timestamp) {
+    pub fn quota_seen(&self, namespace: &str, quota: &Quota, now: Timestamp) {
         self.with(&namespace.into(), |space, called| {
             space.quota_seen(quota, now);
             *called = space.call(&self.settings, now);

@@ -31,10 +31,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How many run at a time, and how many there are.
-const ROOM: usize = 20;
-const TASKS: usize = 200;
-const LIFE: Duration = Duration::from_millis(300);
+/// How many run at a time, and how many there are. The sandbox counts a namespace anew at every write, which without
+/// optimisation limits the size; the ratio is what matters.
+const ROOM: usize = 10;
+const TASKS: usize = 60;
+const LIFE: Duration = Duration::from_millis(1000);
 const PATIENCE: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "limited";
 
@@ -144,14 +145,17 @@ impl Bench {
     /// How many creates of a kind the server refused.
     fn refused(&self, plural: &str) -> usize {
         let requests = self.requests.lock().unwrap();
-        requests.iter().filter(|(method, path, code)| method == "POST" && path.ends_with(plural) && *code >= 400).count()
+        requests
+            .iter()
+            .filter(|(method, path, code)| method == "POST" && path.ends_with(plural) && *code >= 400)
+            .count()
     }
 
-    /// How long all tasks take where there is room for all of them.
-    async fn unlimited(&self, task: impl Fn(&str) -> Task) -> Result<Duration> {
+    /// How long as many tasks take as there is room for at a time.
+    async fn one_round(&self, task: impl Fn(&str) -> Task) -> Result<Duration> {
         let begin = Instant::now();
-        self.submit_all("free", TASKS, task).await?;
-        self.until_ended("free", TASKS).await?;
+        self.submit_all("free", ROOM, task).await?;
+        self.until_ended("free", ROOM).await?;
         Ok(begin.elapsed())
     }
 
@@ -160,7 +164,12 @@ impl Bench {
         for action in actions {
             let status = action.shown();
             let outcome = action.outcome().context("it has ended")?;
-            assert_eq!((outcome.0.as_str(), status.attempts, status.system_failures), ("Succeeded", 1, 0), "{}", action.summary());
+            assert_eq!(
+                (outcome.0.as_str(), status.attempts, status.system_failures),
+                ("Succeeded", 1, 0),
+                "{}",
+                action.summary()
+            );
         }
         self.kubelet.check()
     }
@@ -217,7 +226,7 @@ fn with(mut task: Task, name: ResourceName, amount: &str) -> Task {
 /// Many tasks through a quota that is seen: none refused, none lost, the oldest first, and no time wasted.
 async fn all_pass(quota: Value, task: impl Fn(&str) -> Task) -> Result<()> {
     let bench = Bench::start(quota, |_| {}).await?;
-    let unlimited = bench.unlimited(&task).await?;
+    let round = bench.one_round(&task).await?;
     let begin = Instant::now();
     bench.submit_all(NAMESPACE, TASKS, &task).await?;
     let actions = bench.until_ended(NAMESPACE, TASKS).await?;
@@ -231,9 +240,8 @@ async fn all_pass(quota: Value, task: impl Fn(&str) -> Task) -> Result<()> {
         // Those that run at the same time may change places.
         assert!(place.abs_diff(number) <= 2 * ROOM, "{} started as number {place}", run.name);
     }
-    // What this machine needs for the work itself, and the time that tasks spend running one after the other.
-    let ideal = unlimited + LIFE * u32::try_from(TASKS / ROOM - 1)?;
-    println!("{TASKS} tasks took {time:?}; {unlimited:?} without a limit, so {ideal:?} is ideal");
+    let ideal = round * u32::try_from(TASKS / ROOM)?;
+    println!("{TASKS} tasks took {time:?}; one round takes {round:?}, so {ideal:?} is ideal");
     assert!(time < ideal.mul_f64(1.3), "{time:?} is more than 1.3 times {ideal:?}");
     Ok(())
 }
@@ -245,23 +253,23 @@ async fn a_quota_of_pods_lets_all_tasks_through() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_of_requested_cpus_lets_all_tasks_through() -> Result<()> {
-    all_pass(json!({"requests.cpu": "10"}), |name| with(container(name), ResourceName::Cpu, "500m")).await
+    all_pass(json!({"requests.cpu": "5"}), |name| with(container(name), ResourceName::Cpu, "500m")).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_of_memory_limits_lets_all_tasks_through() -> Result<()> {
-    all_pass(json!({"limits.memory": "1280Mi"}), |name| with(container(name), ResourceName::Memory, "64Mi")).await
+    all_pass(json!({"limits.memory": "640Mi"}), |name| with(container(name), ResourceName::Memory, "64Mi")).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_of_accelerators_lets_all_tasks_through() -> Result<()> {
-    all_pass(json!({"requests.nvidia.com/gpu": "20"}), |name| with(container(name), ResourceName::Gpu, "1")).await
+    all_pass(json!({"requests.nvidia.com/gpu": "10"}), |name| with(container(name), ResourceName::Gpu, "1")).await
 }
 
 /// Finished objects of an operator count until they are deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_of_operator_objects_lets_all_tasks_through() -> Result<()> {
-    const JOBS: usize = 60;
+    const JOBS: usize = 40;
     let resource = ApiResource {
         group: "sparkoperator.k8s.io".into(),
         version: "v1beta2".into(),
@@ -269,7 +277,7 @@ async fn a_quota_of_operator_objects_lets_all_tasks_through() -> Result<()> {
         kind: "SparkApplication".into(),
         plural: "sparkapplications".into(),
     };
-    let bench = Bench::start(json!({"count/sparkapplications.sparkoperator.k8s.io": "20"}), |_| {}).await?;
+    let bench = Bench::start(json!({"count/sparkapplications.sparkoperator.k8s.io": "10"}), |_| {}).await?;
     install_crd(&bench.admin, &serde_json::from_value(definition(&resource))?).await?;
     let jobs: Api<DynamicObject> = Api::namespaced_with(bench.admin.clone(), NAMESPACE, &resource);
     let actions = bench.actions(NAMESPACE);
@@ -287,7 +295,8 @@ async fn a_quota_of_operator_objects_lets_all_tasks_through() -> Result<()> {
                 if done.insert(name.clone()) {
                     let _ = jobs.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await;
                 }
-                let ended = actions.get(name.trim_end_matches("-0")).await.is_ok_and(|action| action.outcome().is_some());
+                let ended =
+                    actions.get(name.trim_end_matches("-0")).await.is_ok_and(|action| action.outcome().is_some());
                 if ended {
                     let _ = jobs.delete(&name, &DeleteParams::default()).await;
                 }
@@ -332,8 +341,8 @@ fn definition(resource: &ApiResource) -> Value {
 /// Where quotas may not be listed, refusals tell, and there are few of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_permission_to_see_quotas_few_creates_are_refused() -> Result<()> {
-    const SOME: usize = 100;
-    let bench = Bench::start(json!({"pods": "20"}), |server| {
+    const SOME: usize = 50;
+    let bench = Bench::start(json!({"pods": "10"}), |server| {
         for verb in ["list", "watch"] {
             server.faults().add(Fault::Times(Match::of(verb, "resourcequotas"), 403, usize::MAX));
         }
@@ -364,7 +373,11 @@ async fn an_overloaded_server_costs_no_attempt() -> Result<()> {
     let waited = |name: &str| {
         bench.stub.events_of(name).iter().any(|recorded| {
             recorded.event.phase() == ActionPhase::WaitingForResources
-                && recorded.event.cluster_events.iter().any(|event| event.message.starts_with("waiting for the API server: "))
+                && recorded
+                    .event
+                    .cluster_events
+                    .iter()
+                    .any(|event| event.message.starts_with("waiting for the API server: "))
         })
     };
     assert!(actions.iter().any(|action| waited(&action.name_any())));

@@ -32,7 +32,7 @@ pub fn list(arguments: &PoolsArguments, overrides: Vec<(String, String)>) -> Res
         let tokens = all_tokens(&client).await.context("cannot list tokens (Leases)")?;
         anyhow::Ok((tokens, waiting(&client).await?))
     })?;
-    let pools = gather(&loaded.config.tasks.pools, tokens, waiting);
+    let pools = gather(&loaded.config.tasks.pools, &tokens, &waiting);
     match arguments.output {
         Listing::Json => output::print_json(&as_json(&pools)),
         listing => output::print(&as_table(&pools, listing == Listing::Wide)),
@@ -60,8 +60,8 @@ fn place(metadata: &ObjectMeta) -> String {
 
 fn gather(
     configured: &BTreeMap<String, PoolConfig>,
-    tokens: Vec<(String, Token)>,
-    waiting: Vec<(String, String)>,
+    tokens: &[(String, Token)],
+    waiting: &[(String, String)],
 ) -> BTreeMap<String, Shown> {
     let names: BTreeSet<_> = configured.keys().chain(tokens.iter().map(|(pool, _)| pool)).cloned().collect();
     let shown = |name: String| {
@@ -87,11 +87,11 @@ fn as_table(pools: &BTreeMap<String, Shown>, wide: bool) -> String {
             pool.waiting.len().to_string(),
             number(config.map(|it| it.project_cap)),
             number(config.map(|it| it.domain_cap)),
-            words(config.map(|it| it.task_types.clone()).unwrap_or_default()),
+            words(config.map(|it| it.task_types.as_slice()).unwrap_or_default()),
         ];
         if wide {
             let names = pool.holders.iter().map(|it| format!("{}/{}", it.holder.namespace, it.holder.name));
-            row.push(words(names.collect()));
+            row.push(words(&names.collect::<Vec<_>>()));
         }
         row
     };
@@ -118,7 +118,7 @@ fn as_json(pools: &BTreeMap<String, Shown>) -> Value {
     json!({ "pools": pools.iter().map(pool).collect::<Vec<_>>() })
 }
 
-fn words(words: Vec<String>) -> String {
+fn words(words: &[String]) -> String {
     if words.is_empty() { "-".into() } else { words.join(",") }
 }
 
@@ -137,7 +137,7 @@ mod tests {
             (pool.to_owned(), Token { holder: ActionKey::new("ns", name), account, version: 1 })
         };
         let tokens = vec![token("licences", "a"), token("old", "b")];
-        let pools = gather(&[("licences".into(), config)].into(), tokens, vec![("licences".into(), "ns/c".into())]);
+        let pools = gather(&[("licences".into(), config)].into(), &tokens, &[("licences".into(), "ns/c".into())]);
         let table = as_table(&pools, true);
         let rows: Vec<Vec<&str>> = table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(

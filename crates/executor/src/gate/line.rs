@@ -3,8 +3,8 @@
 use aileron_machinery::PendingReason;
 use jiff::Timestamp;
 
-use super::backoff::{Backoff, BackoffSettings, Cause};
 use super::amounts::Amounts;
+use super::backoff::{Backoff, BackoffSettings, Cause};
 use super::quota_message::ExceededQuota;
 use super::refusal::Refusal;
 use super::request::Request;

@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::charges::ChargeId;
 use super::quota_message::ExceededQuota;
 use super::reason::Why;
 use super::refusal::Refusal;
-use super::request::Request;
-use super::space::Rank;
+use super::space::Ticket;
 use super::{Gate, random};
 use crate::cluster::ApiError;
 
@@ -18,9 +16,7 @@ use crate::cluster::ApiError;
 pub struct Pass<'a> {
     pub(super) gate: &'a Gate,
     pub(super) namespace: Arc<str>,
-    pub(super) rank: Rank,
-    pub(super) request: Arc<Request>,
-    pub(super) charge: Option<ChargeId>,
+    pub(super) ticket: Ticket,
     /// When the task first asked.
     pub(super) since: Timestamp,
     pub(super) settled: bool,
@@ -50,16 +46,17 @@ impl Pass<'_> {
     /// The create may still be sent: nothing of its kind was refused since.
     #[must_use]
     pub fn holds(&self, now: Timestamp) -> bool {
-        self.gate.with(&self.namespace, |space, _| space.still_admits(&self.request, now))
+        self.gate.with(&self.namespace, |space, _| space.still_admits(&self.ticket.request, now))
     }
 
     /// The object is there; the version is that of the object as it was stored.
     pub fn created(mut self, version: Option<u64>, now: Timestamp) {
         self.settled = true;
         let waited = now.duration_since(self.since).as_secs_f64().max(0.0);
-        metrics::histogram!("aileron_launch_seconds", "kind" => self.request.kind.kind.to_string()).record(waited);
+        metrics::histogram!("aileron_launch_seconds", "kind" => self.ticket.request.kind.kind.to_string())
+            .record(waited);
         self.gate.with(&self.namespace, |space, called| {
-            space.created(&self.rank.name, &self.request, self.charge, version, now);
+            space.created(&self.ticket, version, now);
             *called = space.call(&self.gate.settings, now);
         });
     }
@@ -72,7 +69,7 @@ impl Pass<'_> {
             Refusal::Overload { .. } => "overload",
             Refusal::Other => "other",
         };
-        let kind = self.request.kind.kind.to_string();
+        let kind = self.ticket.request.kind.kind.to_string();
         metrics::counter!("aileron_creates_refused_total", "kind" => kind, "reason" => reason).increment(1);
         let impossible = match &refusal {
             // Dropped, which settles it.
@@ -86,11 +83,11 @@ impl Pass<'_> {
         self.settled = true;
         tracing::debug!(error = %error, "the create was refused; the task waits");
         Refused::Wait(self.gate.with(&self.namespace, |space, called| {
-            space.refused(&self.rank, &self.request, self.charge, &refusal, &self.gate.settings, now, random());
+            space.refused(&self.ticket, &refusal, &self.gate.settings, now, random());
             *called = space.call(&self.gate.settings, now);
-            let look_at = space.pause_ends(&self.request.kind, now);
-            let why = space.tell(&self.rank.name, now);
-            Waiting { why, look_at: look_at.unwrap_or_else(|| self.gate.look_at(&self.rank.name, now)) }
+            let look_at = space.pause_ends(&self.ticket.request.kind, now);
+            let why = space.tell(&self.ticket.rank.name, now);
+            Waiting { why, look_at: look_at.unwrap_or_else(|| self.gate.look_at(&self.ticket.rank.name, now)) }
         }))
     }
 
@@ -99,8 +96,11 @@ impl Pass<'_> {
     pub fn held_back(mut self, now: Timestamp) -> Waiting {
         self.settled = true;
         self.gate.with(&self.namespace, |space, _| {
-            space.held_back(&self.rank, &self.request, self.charge, now);
-            Waiting { why: space.tell(&self.rank.name, now), look_at: self.gate.look_at(&self.rank.name, now) }
+            space.held_back(&self.ticket, now);
+            Waiting {
+                why: space.tell(&self.ticket.rank.name, now),
+                look_at: self.gate.look_at(&self.ticket.rank.name, now),
+            }
         })
     }
 }
@@ -110,7 +110,7 @@ impl Drop for Pass<'_> {
         if !self.settled {
             let now = Timestamp::now();
             self.gate.with(&self.namespace, |space, called| {
-                space.abandoned(&self.rank.name, &self.request.kind, self.charge, now);
+                space.abandoned(&self.ticket, now);
                 *called = space.call(&self.gate.settings, now);
             });
         }

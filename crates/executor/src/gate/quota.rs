@@ -33,9 +33,8 @@ impl Quota {
         let metadata = &object.metadata;
         let spec = object.spec.as_ref();
         let plain = spec.and_then(|spec| spec.scopes.as_ref()).into_iter().flatten();
-        let mut scopes: Vec<_> = plain
-            .map(|name| Scope { name: name.clone(), operator: "Exists".to_owned(), values: Vec::new() })
-            .collect();
+        let mut scopes: Vec<_> =
+            plain.map(|name| Scope { name: name.clone(), operator: "Exists".to_owned(), values: Vec::new() }).collect();
         let selected = spec.and_then(|spec| spec.scope_selector.as_ref()?.match_expressions.as_ref());
         scopes.extend(selected.into_iter().flatten().map(|term| Scope {
             name: term.scope_name.clone(),
@@ -117,7 +116,7 @@ impl Scope {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
     use aileron_machinery::ResourceKind;
     use k8s_openapi::api::core::v1::Pod;
@@ -159,6 +158,9 @@ mod tests {
         assert!(means(both.clone(), PodTraits { terminating: true, ..PodTraits::default() }));
         assert!(!means(both.clone(), PodTraits::default()));
         assert!(!means(both, PodTraits { terminating: true, best_effort: true, ..PodTraits::default() }));
-        assert!(!quota(json!({"scopes": ["NotTerminating"]})).means(&request(None)) && quota(json!({})).means(&request(None)));
+        assert!(
+            !quota(json!({"scopes": ["NotTerminating"]})).means(&request(None))
+                && quota(json!({})).means(&request(None))
+        );
     }
 }

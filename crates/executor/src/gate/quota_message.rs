@@ -44,7 +44,8 @@ impl ExceededQuota {
     /// The resources of which more is requested than there will ever be.
     #[must_use]
     pub fn impossible(&self) -> Vec<&str> {
-        let too_much = self.requested.iter().filter(|(name, amount)| self.limited.get(*name).is_some_and(|limit| *amount > limit));
+        let too_much =
+            self.requested.iter().filter(|(name, amount)| self.limited.get(*name).is_some_and(|limit| *amount > limit));
         too_much.map(|(name, _)| name.as_str()).collect()
     }
 }
@@ -106,11 +107,16 @@ mod tests {
 
     #[test]
     fn every_resource_counts_whatever_its_name() {
-        let lists = "count/pods=1,cpu=250m,limits.ephemeral-storage=1Gi,limits.memory=1.5Gi,pods=1,requests.nvidia.com/gpu=2";
+        let lists =
+            "count/pods=1,cpu=250m,limits.ephemeral-storage=1Gi,limits.memory=1.5Gi,pods=1,requests.nvidia.com/gpu=2";
         let quota = read(&format!("requested: {lists}, used: pods=20, limited: pods=20,requests.nvidia.com/gpu=4"));
         let expected = [
-            ("count/pods", "1"), ("cpu", "250m"), ("limits.ephemeral-storage", "1Gi"), ("limits.memory", "1536Mi"),
-            ("pods", "1"), ("requests.nvidia.com/gpu", "2"),
+            ("count/pods", "1"),
+            ("cpu", "250m"),
+            ("limits.ephemeral-storage", "1Gi"),
+            ("limits.memory", "1536Mi"),
+            ("pods", "1"),
+            ("requests.nvidia.com/gpu", "2"),
         ];
         assert_eq!(quota.name, "team");
         assert_eq!(quota.requested, of(&expected));

@@ -66,7 +66,11 @@ mod tests {
 
     #[test]
     fn not_now_is_told_from_no() {
-        let quota = error(403, "Forbidden", "pods \"x\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1");
+        let quota = error(
+            403,
+            "Forbidden",
+            "pods \"x\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1",
+        );
         assert!(matches!(Refusal::of(&quota), Refusal::Quota(quotas) if quotas.len() == 1));
         for (code, reason, message) in [
             (429, "TooManyRequests", "slow down"),

@@ -177,7 +177,7 @@ fn looks_elsewhere(affinity: &Affinity) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
     use serde_json::{Value, json};
 
@@ -201,9 +201,17 @@ mod tests {
         });
         let asked = request(json!({"containers": [container(resources)]})).amounts;
         let expected = of(&[
-            ("pods", "1"), ("count/pods", "1"), ("cpu", "500m"), ("requests.cpu", "500m"), ("memory", "1Gi"),
-            ("requests.memory", "1Gi"), ("ephemeral-storage", "2Gi"), ("requests.ephemeral-storage", "2Gi"),
-            ("requests.nvidia.com/gpu", "2"), ("limits.cpu", "1"), ("limits.memory", "1.5Gi"),
+            ("pods", "1"),
+            ("count/pods", "1"),
+            ("cpu", "500m"),
+            ("requests.cpu", "500m"),
+            ("memory", "1Gi"),
+            ("requests.memory", "1Gi"),
+            ("ephemeral-storage", "2Gi"),
+            ("requests.ephemeral-storage", "2Gi"),
+            ("requests.nvidia.com/gpu", "2"),
+            ("limits.cpu", "1"),
+            ("limits.memory", "1.5Gi"),
             ("limits.ephemeral-storage", "2Gi"),
         ]);
         assert_eq!(asked, expected);

@@ -46,6 +46,15 @@ pub(super) enum Decision {
     Never(Vec<ExceededQuota>),
 }
 
+/// Whose create it is, and what is kept for it.
+#[derive(Clone, Debug)]
+pub(super) struct Ticket {
+    pub(super) rank: Rank,
+    pub(super) request: Arc<Request>,
+    /// Nothing where nobody counts.
+    pub(super) charge: Option<ChargeId>,
+}
+
 /// A namespace.
 #[derive(Debug, Default)]
 pub(super) struct Space {
@@ -73,9 +82,14 @@ struct Task {
 enum Stage {
     Waiting,
     /// Room is kept, and the task was woken.
-    Called { at: Timestamp, charge: ChargeId },
+    Called {
+        at: Timestamp,
+        charge: ChargeId,
+    },
     /// Its create is on its way.
-    Trying { charge: ChargeId },
+    Trying {
+        charge: ChargeId,
+    },
 }
 
 /// What is left of each quota, in the order of the quotas.
@@ -121,7 +135,7 @@ impl Space {
             }
             Some((Stage::Waiting, true)) => {}
             Some((Stage::Called { charge, .. } | Stage::Trying { charge }, _)) => {
-                self.held_back(rank, &request, Some(charge), now);
+                self.held_back(&Ticket { rank: rank.clone(), request, charge: Some(charge) }, now);
             }
             _ => self.enter(rank, request, now),
         }
@@ -134,11 +148,12 @@ impl Space {
     }
 
     /// A create went through.
-    pub(super) fn created(&mut self, name: &str, request: &Request, charge: Option<ChargeId>, version: Option<u64>, now: Timestamp) {
+    pub(super) fn created(&mut self, ticket: &Ticket, version: Option<u64>, now: Timestamp) {
+        let Ticket { rank, request, charge } = ticket;
         if let Some(charge) = charge {
             self.end_try(&request.kind);
-            self.charges.taken(charge, version, &self.quotas, now);
-            self.forget(name);
+            self.charges.taken(*charge, version, &self.quotas, now);
+            self.forget(&rank.name);
         }
         if let Some(line) = self.lines.get_mut(&request.kind) {
             line.succeeded(request, now);
@@ -149,18 +164,14 @@ impl Space {
     /// A create was refused for something that passes: the task waits.
     pub(super) fn refused(
         &mut self,
-        rank: &Rank,
-        request: &Arc<Request>,
-        charge: Option<ChargeId>,
+        ticket: &Ticket,
         refusal: &Refusal,
         settings: &GateSettings,
         now: Timestamp,
         random: f64,
     ) {
-        if let Some(charge) = charge {
-            self.end_try(&request.kind);
-            self.charges.remove(charge, &self.quotas);
-        }
+        let Ticket { rank, request, .. } = ticket;
+        self.give_back(ticket);
         self.lines
             .entry(request.kind.clone())
             .or_insert_with(|| Line::new(settings.backoff))
@@ -178,20 +189,17 @@ impl Space {
     }
 
     /// A create was not sent after all: the task waits again.
-    pub(super) fn held_back(&mut self, rank: &Rank, request: &Arc<Request>, charge: Option<ChargeId>, now: Timestamp) {
-        if let Some(charge) = charge {
-            self.end_try(&request.kind);
-            self.charges.remove(charge, &self.quotas);
-        }
-        self.enter(rank, Arc::clone(request), now);
+    pub(super) fn held_back(&mut self, ticket: &Ticket, now: Timestamp) {
+        self.give_back(ticket);
+        self.enter(&ticket.rank, Arc::clone(&ticket.request), now);
     }
 
     /// A create failed in another way, or nobody knows how it ended. It may have been counted.
-    pub(super) fn abandoned(&mut self, name: &str, kind: &ResourceKind, charge: Option<ChargeId>, now: Timestamp) {
-        if let Some(charge) = charge {
-            self.end_try(kind);
+    pub(super) fn abandoned(&mut self, ticket: &Ticket, now: Timestamp) {
+        if let Some(charge) = ticket.charge {
+            self.end_try(&ticket.request.kind);
             self.charges.taken(charge, None, &self.quotas, now);
-            self.forget(name);
+            self.forget(&ticket.rank.name);
         }
     }
 
@@ -217,7 +225,7 @@ impl Space {
     }
 
     /// A quota is there, or changed.
-    pub(super) fn quota_seen(&mut self, quota: Quota, now: Timestamp) {
+    pub(super) fn quota_seen(&mut self, quota: &Quota, now: Timestamp) {
         let before = self.quotas.get(&quota.name).cloned();
         if before.as_ref().is_some_and(|before| before.version > quota.version) {
             return;
@@ -227,7 +235,7 @@ impl Space {
             quota.left().iter().any(|(name, now_left)| left.get(name).is_none_or(|left| now_left > left))
         });
         self.quotas.insert(quota.name.clone(), quota.clone());
-        self.charges.observe(before.as_ref(), &quota, &self.quotas);
+        self.charges.observe(before.as_ref(), quota, &self.quotas);
         if freed || before.is_none() {
             self.lines.values_mut().for_each(|line| line.backoff.freed(now));
         }
@@ -355,7 +363,11 @@ impl Space {
                 continue;
             }
             let lacks = |name: &String| left.get(name) < share.get(name);
-            let lacking: Amounts = share.iter().filter(|(name, _)| lacks(name)).map(|(name, amount)| (name.clone(), amount.clone())).collect();
+            let lacking: Amounts = share
+                .iter()
+                .filter(|(name, _)| lacks(name))
+                .map(|(name, amount)| (name.clone(), amount.clone()))
+                .collect();
             if !lacking.is_empty() || quota.is_uncounted(&share) {
                 short.push(shortage(quota, left, if lacking.is_empty() { share } else { lacking }));
             } else {
@@ -386,7 +398,8 @@ impl Space {
 
     fn fits(&self, shares: &Left, left: &Left) -> bool {
         self.quotas.values().zip(shares).zip(left).all(|((quota, share), left)| {
-            !quota.is_uncounted(share) && share.iter().all(|(name, amount)| left.get(name).is_some_and(|left| left >= amount))
+            !quota.is_uncounted(share)
+                && share.iter().all(|(name, amount)| left.get(name).is_some_and(|left| left >= amount))
         })
     }
 
@@ -421,7 +434,8 @@ impl Space {
     fn expire(&mut self, now: Timestamp) {
         self.charges.expire(&self.quotas, now);
         let late = |task: &Task| matches!(task.stage, Stage::Called { at, .. } if later(at, COMES_WITHIN) <= now);
-        let late: Vec<_> = self.tasks.values().filter(|task| late(task)).map(|task| Arc::clone(&task.rank.name)).collect();
+        let late: Vec<_> =
+            self.tasks.values().filter(|task| late(task)).map(|task| Arc::clone(&task.rank.name)).collect();
         for name in late {
             self.leave(&name);
         }
@@ -431,6 +445,14 @@ impl Space {
     fn set_stage(&mut self, name: &str, stage: Stage) {
         if let Some(task) = self.tasks.get_mut(name) {
             task.stage = stage;
+        }
+    }
+
+    /// Nothing was taken.
+    fn give_back(&mut self, ticket: &Ticket) {
+        if let Some(charge) = ticket.charge {
+            self.end_try(&ticket.request.kind);
+            self.charges.remove(charge, &self.quotas);
         }
     }
 
@@ -473,7 +495,11 @@ fn take_all(left: &mut Left, shares: &Left) {
 /// A quota in the words of a refusal, with what is on its way counted as used.
 fn shortage(quota: &Quota, left: &Amounts, requested: Amounts) -> ExceededQuota {
     let named = |amounts: &Amounts| -> Amounts {
-        amounts.iter().filter(|(name, _)| requested.contains_key(*name)).map(|(name, amount)| (name.clone(), amount.clone())).collect()
+        amounts
+            .iter()
+            .filter(|(name, _)| requested.contains_key(*name))
+            .map(|(name, amount)| (name.clone(), amount.clone()))
+            .collect()
     };
     let limited = named(&quota.hard);
     let mut used = limited.clone();

@@ -60,7 +60,7 @@ impl World {
 
     fn with_pods(hard: &str, used: &str) -> Self {
         let world = Self::new();
-        world.gate.quota_seen("ns", quota(1, &[("pods", hard)], &[("pods", used)]), at(0));
+        world.gate.quota_seen("ns", &quota(1, &[("pods", hard)], &[("pods", used)]), at(0));
         world
     }
 
@@ -105,13 +105,13 @@ fn as_many_go_as_fit_and_the_others_are_called_oldest_first() {
     let waiting = world.waits("c", pod("1"), at(0));
     assert_eq!(waiting.why.reason, PendingReason::Quota);
     assert_eq!(waiting.why.text, "waiting for quota team: requested pods=1, used pods=2, limited pods=2");
-    world.gate.quota_seen("ns", quota(9, &[("pods", "2")], &[("pods", "2")]), at(2000));
+    world.gate.quota_seen("ns", &quota(9, &[("pods", "2")], &[("pods", "2")]), at(2000));
     assert_eq!(world.called(), Vec::<String>::new());
-    world.gate.quota_seen("ns", quota(10, &[("pods", "2")], &[("pods", "1")]), at(2001));
+    world.gate.quota_seen("ns", &quota(10, &[("pods", "2")], &[("pods", "1")]), at(2001));
     assert_eq!(world.called(), ["a"]);
     assert!(!world.goes("aa", pod("1"), at(2001)), "the room is kept for the one that was called");
     assert!(world.goes("a", pod("1"), at(2002)));
-    world.gate.quota_seen("ns", quota(12, &[("pods", "4")], &[("pods", "1")]), at(5000));
+    world.gate.quota_seen("ns", &quota(12, &[("pods", "4")], &[("pods", "1")]), at(5000));
     assert_eq!(world.called(), ["aa", "b", "c"]);
 }
 
@@ -120,7 +120,7 @@ fn whoever_is_called_and_does_not_come_loses_the_room() {
     let world = World::with_pods("1", "1");
     world.waits("a", pod("1"), at(0));
     world.waits("b", pod("1"), at(0));
-    world.gate.quota_seen("ns", quota(2, &[("pods", "1")], &[("pods", "0")]), at(10));
+    world.gate.quota_seen("ns", &quota(2, &[("pods", "1")], &[("pods", "0")]), at(10));
     assert_eq!(world.called(), ["a"]);
     assert_eq!(world.gate.call_due(at(11)), Some(at(5010)));
     world.gate.call_due(at(5010));
@@ -132,16 +132,21 @@ fn whoever_is_called_and_does_not_come_loses_the_room() {
 #[test]
 fn a_small_task_passes_a_large_one_until_the_large_one_has_waited_for_long() {
     let world = World::new();
-    world.gate.quota_seen("ns", quota(1, &[("requests.cpu", "4")], &[("requests.cpu", "2")]), at(0));
+    world.gate.quota_seen("ns", &quota(1, &[("requests.cpu", "4")], &[("requests.cpu", "2")]), at(0));
     world.waits("a-large", pod("3"), at(0));
     assert!(world.goes("small", pod("1"), at(1)));
-    let used = |version, cpu| world.gate.quota_seen("ns", quota(version, &[("requests.cpu", "4")], &[("requests.cpu", cpu)]), at(59_000));
+    let used = |version, cpu| {
+        world.gate.quota_seen("ns", &quota(version, &[("requests.cpu", "4")], &[("requests.cpu", cpu)]), at(59_000));
+    };
     used(2, "3");
     used(3, "2");
     world.gate.call_due(at(60_000));
     assert!(!world.goes("small2", pod("1"), at(60_001)), "room is kept for the large one");
     let kept = world.waits("small2", pod("1"), at(60_002));
-    assert_eq!(kept.why.text, "waiting behind older tasks for quota team: requested requests.cpu=1, used requests.cpu=2, limited requests.cpu=4");
+    assert_eq!(
+        kept.why.text,
+        "waiting behind older tasks for quota team: requested requests.cpu=1, used requests.cpu=2, limited requests.cpu=4"
+    );
     world.gate.call_due(at(660_000));
     assert_eq!(world.called(), ["small2"], "but not for ever");
 }
@@ -150,25 +155,28 @@ fn a_small_task_passes_a_large_one_until_the_large_one_has_waited_for_long() {
 fn room_that_is_kept_is_given_to_the_one_it_was_kept_for() {
     let world = World::new();
     let cpu = |version, used| quota(version, &[("requests.cpu", "4")], &[("requests.cpu", used)]);
-    world.gate.quota_seen("ns", cpu(1, "4"), at(0));
+    world.gate.quota_seen("ns", &cpu(1, "4"), at(0));
     world.waits("a-large", pod("3"), at(0));
     world.waits("small", pod("1"), at(0));
-    world.gate.quota_seen("ns", cpu(2, "2"), at(60_000));
+    world.gate.quota_seen("ns", &cpu(2, "2"), at(60_000));
     assert_eq!(world.called(), Vec::<String>::new());
-    world.gate.quota_seen("ns", cpu(3, "1"), at(60_001));
+    world.gate.quota_seen("ns", &cpu(3, "1"), at(60_001));
     assert_eq!(world.called(), ["a-large"]);
-    world.gate.quota_seen("ns", cpu(4, "0"), at(60_002));
+    world.gate.quota_seen("ns", &cpu(4, "0"), at(60_002));
     assert_eq!(world.called(), ["small"]);
 }
 
 #[test]
 fn more_than_the_limit_fails_at_once_and_exactly_the_limit_waits() {
     let world = World::new();
-    world.gate.quota_seen("ns", quota(1, &[("requests.cpu", "4")], &[("requests.cpu", "1")]), at(0));
+    world.gate.quota_seen("ns", &quota(1, &[("requests.cpu", "4")], &[("requests.cpu", "1")]), at(0));
     assert_eq!(world.waits("equal", pod("4"), at(0)).why.reason, PendingReason::Quota);
     let Answer::Never(text) = world.gate.ask(&key("more"), pod("4001m"), at(0)) else { panic!("it may go") };
-    assert!(text.ends_with("quota team: requested requests.cpu=4001m, used requests.cpu=1, limited requests.cpu=4"), "{text}");
-    world.gate.quota_seen("ns", quota(2, &[("requests.cpu", "3")], &[("requests.cpu", "1")]), at(1));
+    assert!(
+        text.ends_with("quota team: requested requests.cpu=4001m, used requests.cpu=1, limited requests.cpu=4"),
+        "{text}"
+    );
+    world.gate.quota_seen("ns", &quota(2, &[("requests.cpu", "3")], &[("requests.cpu", "1")]), at(1));
     assert_eq!(world.called(), ["equal"], "it is woken to learn that the quota was lowered");
 }
 
@@ -187,7 +195,7 @@ fn without_quotas_to_see_one_at_a_time_tries_after_a_refusal() {
     assert_eq!(world.called(), Vec::<String>::new());
     let due = world.gate.call_due(at(3)).unwrap();
     assert!(due >= at(1000) && due <= at(1200), "{due}");
-    assert_eq!(world.gate.call_due(due).is_some(), true);
+    assert!(world.gate.call_due(due).is_some());
     assert_eq!(world.called(), ["a"]);
     assert!(world.goes("a", pod("1"), due));
     assert_eq!(world.called(), ["b", "c"], "success lets more follow");
@@ -205,7 +213,10 @@ fn an_overloaded_server_is_left_alone() {
     let busy = ApiError { code: 429, retry_after: Some(Duration::from_secs(9)), ..ApiError::default() };
     let Refused::Wait(waiting) = pass.refused(&busy, at(0)) else { panic!("a does not wait") };
     assert_eq!((waiting.look_at, waiting.why.reason), (at(9000), PendingReason::BackOff));
-    assert_eq!(world.waits("b", pod("1m"), at(8999)).why.text, "waiting for the API server: the API server has too many requests");
+    assert_eq!(
+        world.waits("b", pod("1m"), at(8999)).why.text,
+        "waiting for the API server: the API server has too many requests"
+    );
     world.gate.call_due(at(9000));
     assert_eq!(world.called(), ["a"]);
 }
@@ -214,14 +225,14 @@ fn an_overloaded_server_is_left_alone() {
 fn what_the_server_adds_to_a_request_is_learned_from_its_refusal() {
     let world = World::new();
     let limits = |version, used| quota(version, &[("limits.cpu", "2")], &[("limits.cpu", used)]);
-    world.gate.quota_seen("ns", limits(1, "2"), at(0));
+    world.gate.quota_seen("ns", &limits(1, "2"), at(0));
     let Answer::Go(pass) = world.gate.ask(&key("a"), pod("1"), at(0)) else { panic!("nothing is asked of the quota") };
     let message = "exceeded quota: team, requested: limits.cpu=1, used: limits.cpu=2, limited: limits.cpu=2";
     let refusal = ApiError { message: message.into(), ..exceeded() };
     assert!(matches!(pass.refused(&refusal, at(0)), Refused::Wait(_)));
-    world.gate.quota_seen("ns", limits(2, "1500m"), at(1));
+    world.gate.quota_seen("ns", &limits(2, "1500m"), at(1));
     assert_eq!(world.called(), Vec::<String>::new(), "half a CPU is not enough");
-    world.gate.quota_seen("ns", limits(3, "1"), at(2));
+    world.gate.quota_seen("ns", &limits(3, "1"), at(2));
     assert_eq!(world.called(), ["a"]);
 }
 
@@ -245,7 +256,7 @@ fn thousands_wait_at_no_cost() {
     let begin = std::time::Instant::now();
     for version in 2..2_002 {
         let used = if version % 2 == 0 { "1" } else { "2" };
-        world.gate.quota_seen("ns", quota(version, &[("pods", "1")], &[("pods", used)]), at(1));
+        world.gate.quota_seen("ns", &quota(version, &[("pods", "1")], &[("pods", used)]), at(1));
     }
     assert!(world.called().is_empty());
     // A scan of all of them each time would take several seconds.
@@ -305,7 +316,7 @@ proptest! {
         let world = World::new();
         let mut server = Server { hard, used: 0, version: 0, running: Vec::new(), watch: VecDeque::new() };
         server.tell();
-        world.gate.quota_seen("ns", server.watch.pop_front().unwrap(), at(0));
+        world.gate.quota_seen("ns", &server.watch.pop_front().unwrap(), at(0));
         let size = |number: usize| if equal { 1 } else { sizes[number] };
         // Not asked yet, and woken.
         let mut ready: VecDeque<usize> = (0..sizes.len()).collect();
@@ -338,7 +349,7 @@ proptest! {
                 }
                 1 if !server.running.is_empty() => server.end(which),
                 _ => if let Some(news) = server.watch.pop_front() {
-                    world.gate.quota_seen("ns", news, at(now));
+                    world.gate.quota_seen("ns", &news, at(now));
                 },
             }
             for name in world.called() {

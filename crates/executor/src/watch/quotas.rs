@@ -66,7 +66,7 @@ struct Quotas {
 impl Sink<ResourceQuota> for Quotas {
     fn seen(&mut self, quota: ResourceQuota, listed: bool) {
         let (namespace, name) = place(&quota);
-        self.gate.quota_seen(&namespace, Quota::of(&quota), Timestamp::now());
+        self.gate.quota_seen(&namespace, &Quota::of(&quota), Timestamp::now());
         if listed {
             self.listed.insert((namespace, name));
         }

@@ -224,9 +224,7 @@ impl State {
         }
         Some(match &injection.generic {
             Some(message) => ApiError::unanswered(message.clone()),
-            None => {
-                refusal(injection.code, &injection.reason, injection.message.clone())
-            }
+            None => refusal(injection.code, &injection.reason, injection.message.clone()),
         })
     }
 

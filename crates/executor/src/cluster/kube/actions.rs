@@ -218,11 +218,14 @@ fn longest_patience(status: &TaskActionStatus) -> Duration {
 }
 
 fn as_json(status: &TaskActionStatus) -> Result<Value, ApiError> {
-    serde_json::to_value(status).map_err(|error| ApiError::unanswered(format!("failed to serialise the status: {error}")))
+    serde_json::to_value(status)
+        .map_err(|error| ApiError::unanswered(format!("failed to serialise the status: {error}")))
 }
 
 fn json_patch(operations: Value) -> Result<Patch<Value>, ApiError> {
-    serde_json::from_value(operations).map(Patch::Json).map_err(|error| ApiError::unanswered(format!("failed to build the patch: {error}")))
+    serde_json::from_value(operations)
+        .map(Patch::Json)
+        .map_err(|error| ApiError::unanswered(format!("failed to build the patch: {error}")))
 }
 
 /// The server takes notes of at most 1024 bytes.
