@@ -29,6 +29,7 @@ Examples:
   aileron config check --config config.yaml  all mistakes at once, with file and line
   aileron crd | kubectl apply -f -           teach a cluster what a TaskAction is
   aileron plugins                            which plugin runs which task type
+  aileron pools                              who holds and who waits for tokens
   aileron render task.yaml                   the object that a task becomes, without a cluster
   aileron explain task.yaml                  the same, and where each of its fields comes from
 
@@ -70,7 +71,8 @@ Examples:
   aileron plugins -o json --kubeconfig ~/.kube/config
   aileron plugins --tasks.task-plugins.enabled-plugins container,sidecar
 
-SERVED says whether the cluster knows the kind: `no` most likely means that its operator is not installed.";
+STATUS: `unavailable` means that the cluster does not serve the kind, most likely because its operator is not
+installed. Tasks of such a plugin wait for it, up to executor.missingKindTimeout.";
 
 const RENDER_EXAMPLES: &str = "\
 FILE is a TaskAction (YAML or JSON, spec.taskTemplate in base64 or written out), or a task template: a binary
@@ -142,6 +144,8 @@ pub enum Command {
     /// List the plugins: what they run, what they watch, and whether the cluster is ready for them
     #[command(after_help = PLUGINS_EXAMPLES)]
     Plugins(PluginsArguments),
+    /// List the pools of tokens: how many there are, who holds one, and who waits for one
+    Pools(PoolsArguments),
     /// Print the object that the executor would create for a task, without a cluster
     #[command(after_help = RENDER_EXAMPLES)]
     Render(RenderArguments),
@@ -211,6 +215,18 @@ pub struct RunArguments {
 /// How to list plugins.
 #[derive(Debug, Args)]
 pub struct PluginsArguments {
+    #[command(flatten)]
+    pub config: ConfigArguments,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Listing,
+}
+
+/// How to list pools.
+#[derive(Debug, Args)]
+pub struct PoolsArguments {
     #[command(flatten)]
     pub config: ConfigArguments,
     #[command(flatten)]

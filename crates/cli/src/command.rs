@@ -10,6 +10,7 @@ mod get;
 mod io;
 mod logs;
 mod plugins;
+mod pools;
 mod render;
 mod run;
 mod sandbox;
@@ -32,6 +33,7 @@ pub fn execute(command: Command, overrides: Vec<(String, String)>) -> Result<(),
         Command::Logs(arguments) => none("logs", &overrides).and_then(|()| logs::run(&arguments)),
         Command::Abort(arguments) => none("abort", &overrides).and_then(|()| abort::run(&arguments)),
         Command::Plugins(arguments) => plugins::list(&arguments, overrides),
+        Command::Pools(arguments) => pools::list(&arguments, overrides),
         Command::Config { command } => config::execute(command, overrides),
         Command::Render(arguments) => render::render(&arguments, overrides),
         Command::Explain(arguments) => explain::explain(&arguments, overrides),

@@ -150,7 +150,7 @@ fn plugins_are_listed_without_a_cluster() {
     assert_eq!(table.code, Some(0), "{}", table.err);
     let header = table.out.lines().next().unwrap();
     let columns: Vec<_> = header.split("   ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
-    assert_eq!(columns, ["ID", "TASK TYPES", "KIND", "DEFAULT", "ENABLED", "SERVED"]);
+    assert_eq!(columns, ["ID", "TASK TYPES", "KIND", "DEFAULT", "ENABLED", "STATUS"]);
     let pod = table.out.lines().find(|line| line.contains(" v1/Pod ")).unwrap();
     assert!(pod.ends_with("unknown (no cluster)"), "{pod}");
 

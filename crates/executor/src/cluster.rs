@@ -6,6 +6,7 @@
 pub mod kube;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
@@ -16,7 +17,7 @@ use serde_json::Value;
 use crate::action::{Action, TaskAction, TaskActionStatus};
 
 /// The API server, or the way to it, said no.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
     /// HTTP status, 0 if there was no answer.
@@ -25,12 +26,27 @@ pub struct ApiError {
     pub reason: String,
     /// What happened, in the server's words.
     pub message: String,
+    /// How long to wait before asking again, if the server says so.
+    pub retry_after: Option<Duration>,
 }
 
+/// Reason of an answer that means: no such kind. Servers have no word of their own for it, and differ in what they say.
+pub const KIND_NOT_SERVED: &str = "KindNotServed";
+
 impl ApiError {
-    /// The object is not there, or no longer.
+    /// Something went wrong before there was an answer.
+    pub fn unanswered(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
+    }
+
+    /// The object is not there, or no longer; nor is one whose kind is not served.
     pub fn is_not_found(&self) -> bool {
-        self.reason == "NotFound" || (self.reason.is_empty() && self.code == 404)
+        self.reason == "NotFound" || (self.reason.is_empty() && self.code == 404) || self.is_kind_not_served()
+    }
+
+    /// The server does not know the kind at all, or is about to forget it.
+    pub fn is_kind_not_served(&self) -> bool {
+        self.reason == KIND_NOT_SERVED
     }
 
     /// The object was there and is gone for good.
@@ -85,6 +101,15 @@ pub enum Observed {
     Absent(ApiError),
 }
 
+/// What became of a create that the server did not refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The object is there; with the version that it was stored as, if known.
+    Created(Option<u64>),
+    /// It was not sent, because the leave for it no longer held.
+    HeldBack,
+}
+
 /// Something Kubernetes recorded about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectEvent {
@@ -99,8 +124,18 @@ pub struct ObjectEvent {
 /// The objects that plugins make.
 #[async_trait]
 pub trait Objects: Send + Sync {
-    /// Creates an object.
-    async fn create(&self, plugin: &dyn AnyK8sPlugin, object: Box<dyn AnyResource>) -> Result<(), ApiError>;
+    /// Creates an object, unless the leave for it no longer holds when its turn to be sent has come.
+    async fn create(
+        &self,
+        plugin: &dyn AnyK8sPlugin,
+        object: Box<dyn AnyResource>,
+        holds: &(dyn Fn() -> bool + Send + Sync),
+    ) -> Result<Sent, ApiError>;
+
+    /// The cluster is known not to serve this kind. As long as nothing is known, trying tells.
+    fn lacks(&self, _kind: &ResourceKind) -> bool {
+        false
+    }
 
     /// Looks at an object, in the local cache if that can be trusted.
     async fn observe(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError>;

@@ -44,6 +44,7 @@ pub use error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
 pub use explain::{Report, Selection, check, dump, example, markdown, schema, show};
 pub use flags::parse_arguments;
 pub use load::{Loaded, Loader, SourceFile, Sources};
+pub(crate) use suggest::nearest;
 
 use sections::cache::CacheConfig;
 use sections::catalog::CatalogCacheConfig;

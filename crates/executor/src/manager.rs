@@ -5,22 +5,28 @@
 
 pub(crate) mod identity;
 mod launch;
+mod missing;
 mod observe;
 pub mod state;
 mod stop;
+mod token;
 
 use std::sync::Arc;
 
 use aileron_machinery::{
     AnyK8sPlugin, CorePlugin, CoreRequest, CoreStep, ExecutionError, PhaseInfo, PluginEntry, PluginError, ResourceKind,
-    TaskInfo, code,
+    TaskContext, TaskInfo, code,
 };
 use async_trait::async_trait;
 use jiff::SignedDuration;
 
 use crate::cluster::Objects;
+use crate::controller::memory::ActionKey;
+use crate::gate::Gate;
 use crate::gob::ManagerPhase;
 use crate::storage::BlobStore;
+
+pub use token::TokenDesk;
 
 /// When to look again for an object that was created but is not to be seen, should its appearance be missed.
 const VISIBLE_WITHIN: SignedDuration = SignedDuration::from_secs(31);
@@ -30,12 +36,25 @@ pub struct PluginManager {
     plugin: Arc<dyn AnyK8sPlugin>,
     objects: Arc<dyn Objects>,
     store: Arc<dyn BlobStore>,
+    gate: Arc<Gate>,
+    tokens: Option<TokenDesk>,
 }
 
 impl PluginManager {
-    /// A manager for this plugin on this cluster.
-    pub fn new(plugin: Arc<dyn AnyK8sPlugin>, objects: Arc<dyn Objects>, store: Arc<dyn BlobStore>) -> Self {
-        Self { plugin, objects, store }
+    /// A manager for this plugin on this cluster. All managers share a gate.
+    pub fn new(
+        plugin: Arc<dyn AnyK8sPlugin>,
+        objects: Arc<dyn Objects>,
+        store: Arc<dyn BlobStore>,
+        gate: Arc<Gate>,
+    ) -> Self {
+        Self { plugin, objects, store, gate, tokens: None }
+    }
+
+    /// The same, giving out tokens.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Option<TokenDesk>) -> Self {
+        Self { tokens, ..self }
     }
 
     /// The kind of object its plugin makes.
@@ -63,15 +82,20 @@ impl CorePlugin for PluginManager {
         };
         let (phase, after, wake_at) = match before.phase {
             ManagerPhase::NotStarted => {
-                let phase = self.launch(request.task, &before).await?;
+                let (phase, look_at) = self.launch_if_served(request.task, &before).await?;
                 let mut after = state::with_phase(&before, &phase);
                 if phase.phase() == aileron_machinery::Phase::Queued {
                     after.phase = ManagerPhase::Started;
                 }
-                (phase, after, None)
+                (phase, after, look_at)
             }
             ManagerPhase::Started => match self.observe(request.task, &before).await? {
-                Some(seen) => (seen.phase, seen.state, seen.due),
+                Some(seen) => {
+                    if seen.phase.phase().is_terminal() {
+                        self.gate.freed(&self.plugin.kind(), &request.task.metadata.namespace, now);
+                    }
+                    (seen.phase, seen.state, seen.due)
+                }
                 None => {
                     let wake_at = now.checked_add(VISIBLE_WITHIN).ok();
                     return Ok(CoreStep { phase: PhaseInfo::undefined(), state: None, wake_at });
@@ -83,10 +107,21 @@ impl CorePlugin for PluginManager {
     }
 
     async fn abort(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
+        let key = action_key(request.task);
+        self.gate.leave(&key, request.task.now);
+        if let Some(tokens) = &self.tokens {
+            tokens.pools.leave(&key);
+        }
         self.stop(request.task).await
     }
 
     async fn finalize(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
+        self.give_tokens_back(request.task).await;
         self.release(request.task).await
     }
+}
+
+/// The action of a task.
+fn action_key(task: &TaskContext) -> ActionKey {
+    ActionKey::new(&task.metadata.namespace, &task.metadata.owner.name)
 }

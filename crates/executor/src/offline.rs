@@ -171,9 +171,9 @@ impl Offline {
     fn plugin(&self) -> Result<Arc<dyn AnyK8sPlugin>, OfflineError> {
         let plugins = (self.plugins)(&self.config);
         let list = PluginList::new(&plugins, &registry_rules(&self.config))?;
-        let task_type = &self.action.spec.task_type;
-        let nobody = || OfflineError::NoPlugin(NoPlugin(task_type.clone()));
-        let index = list.resolve(task_type).ok_or_else(nobody)?;
+        let spec = &self.action.spec;
+        let task_type = &spec.task_type;
+        let index = list.choose(task_type, &spec.project, &spec.domain).map_err(OfflineError::NoPlugin)?.index;
         // The list has the Kubernetes plugins first, in the order of the set.
         plugins.k8s().get(index).cloned().ok_or_else(|| OfflineError::NoObject {
             task_type: task_type.clone(),

@@ -3,27 +3,17 @@
 //! The decision needs no cluster and no storage, so `aileron plugins` and the [registry](crate::registry) of a running
 //! executor share it and cannot disagree.
 
+mod choice;
+mod rules;
 mod served;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aileron_machinery::{PluginEntry, PluginSet, ResourceKind};
 
-pub use served::{Served, served_kinds};
-
-/// `tasks.task-plugins`: what the operator of the installation decided.
-#[derive(Clone, Debug, Default)]
-pub struct RegistryRules {
-    /// Plugin ids that may be used; empty means all.
-    pub enabled: Vec<String>,
-    /// Task type → plugin id, over what plugins themselves say.
-    pub default_for_task_types: BTreeMap<String, String>,
-}
-
-/// The rules contradict the plugins there are. Everything wrong is told at once.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the plugin rules cannot be followed:\n{}", .0.join("\n"))]
-pub struct RegistryError(pub Vec<String>);
+pub use choice::{Choice, NoPlugin, Why};
+pub use rules::{OnMissing, RegistryError, RegistryRules, RuleFor, UnknownTaskTypes};
+pub use served::{MissingKind, Served, ServedKinds, missing, served_kinds};
 
 /// One plugin, as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +35,23 @@ pub struct PluginDescription {
 pub struct PluginList {
     plugins: Vec<PluginDescription>,
     by_type: BTreeMap<String, usize>,
+    /// Task types whose plugin a rule chose.
+    ruled: BTreeSet<String>,
+    rules_for: Vec<ResolvedRule>,
+    unknown: UnknownTaskTypes,
     default: Option<usize>,
+    slips: Vec<String>,
     warnings: Vec<String>,
+}
+
+/// A rule for a project or domain, with the places of the plugins it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ResolvedRule {
+    project: String,
+    domain: String,
+    missing: OnMissing,
+    /// Task type → plugin id, and its place if it may be used.
+    task_types: BTreeMap<String, (String, Option<usize>)>,
 }
 
 impl PluginList {
@@ -64,27 +69,36 @@ impl PluginList {
         let plugins: Vec<_> = managed
             .chain(direct)
             .map(|(entry, kind)| PluginDescription {
-                enabled: is_enabled(rules, entry.id),
+                enabled: rules.enables(entry.id),
                 serves: Vec::new(),
                 is_default: false,
                 entry,
                 kind,
             })
             .collect();
-        check(&plugins, rules)?;
+        let slips = rules.check(&plugins)?;
 
-        let mut list = Self { plugins, by_type: BTreeMap::new(), default: None, warnings: Vec::new() };
+        let mut list = Self {
+            plugins,
+            by_type: BTreeMap::new(),
+            ruled: rules.default_for_task_types.keys().cloned().collect(),
+            rules_for: Vec::new(),
+            unknown: rules.unknown_task_types,
+            default: None,
+            warnings: Vec::new(),
+            slips,
+        };
         for index in 0..list.plugins.len() {
             if list.plugins[index].enabled {
                 list.add(index);
             }
         }
         for (task_type, id) in &rules.default_for_task_types {
-            let named = list.plugins.iter().position(|plugin| plugin.entry.id.eq_ignore_ascii_case(id.trim()));
-            if let Some(index) = named {
+            if let Some(index) = list.usable(id) {
                 list.by_type.insert(task_type.clone(), index);
             }
         }
+        list.rules_for = rules.rules_for.iter().map(|rule| list.resolved(rule)).collect();
         for (task_type, index) in &list.by_type {
             list.plugins[*index].serves.push(task_type.clone());
         }
@@ -92,6 +106,21 @@ impl PluginList {
             list.plugins[index].is_default = true;
         }
         Ok(list)
+    }
+
+    /// The place of a plugin that may be used.
+    fn usable(&self, id: &str) -> Option<usize> {
+        self.plugins.iter().position(|plugin| plugin.enabled && plugin.entry.id.eq_ignore_ascii_case(id.trim()))
+    }
+
+    fn resolved(&self, rule: &RuleFor) -> ResolvedRule {
+        let place = |(task_type, id): (&String, &String)| (task_type.clone(), (id.clone(), self.usable(id)));
+        ResolvedRule {
+            project: rule.project.clone(),
+            domain: rule.domain.clone(),
+            missing: rule.missing,
+            task_types: rule.task_types.iter().map(place).collect(),
+        }
     }
 
     fn add(&mut self, index: usize) {
@@ -131,12 +160,6 @@ impl PluginList {
         &self.plugins
     }
 
-    /// The place in [`Self::plugins`] of the plugin for a task type: the one that serves it, else the default.
-    #[must_use]
-    pub fn resolve(&self, task_type: &str) -> Option<usize> {
-        self.by_type.get(task_type).copied().or(self.default)
-    }
-
     /// The kinds that enabled plugins make.
     #[must_use]
     pub fn kinds(&self) -> Vec<ResourceKind> {
@@ -147,34 +170,17 @@ impl PluginList {
         kinds
     }
 
+    /// Rules that can be followed and still look like slips, or name plugins that are not there.
+    #[must_use]
+    pub fn slips(&self) -> &[String] {
+        &self.slips
+    }
+
     /// What the operator should know: plugins that hide one another.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
-}
-
-fn is_enabled(rules: &RegistryRules, id: &str) -> bool {
-    rules.enabled.is_empty() || rules.enabled.iter().any(|name| name.trim().eq_ignore_ascii_case(id))
-}
-
-fn check(plugins: &[PluginDescription], rules: &RegistryRules) -> Result<(), RegistryError> {
-    let known: Vec<_> = plugins.iter().map(|plugin| plugin.entry.id).collect();
-    let is_known = |name: &str| known.iter().any(|id| id.eq_ignore_ascii_case(name.trim()));
-    let listed = known.join(", ");
-    let mut errors = Vec::new();
-    for name in rules.enabled.iter().filter(|name| !is_known(name)) {
-        errors.push(format!("tasks.task-plugins.enabled-plugins names {name:?}; there are only: {listed}"));
-    }
-    for (task_type, name) in &rules.default_for_task_types {
-        let at = format!("tasks.task-plugins.default-for-task-types.{task_type}");
-        if !is_known(name) {
-            errors.push(format!("{at} names plugin {name:?}; there are only: {listed}"));
-        } else if !is_enabled(rules, name.trim()) {
-            errors.push(format!("{at} names plugin {name:?}, which enabled-plugins leaves out"));
-        }
-    }
-    if errors.is_empty() { Ok(()) } else { Err(RegistryError(errors)) }
 }
 
 #[cfg(test)]
@@ -190,6 +196,7 @@ mod tests {
                 .iter()
                 .map(|(task_type, id)| (task_type.to_string(), id.to_string()))
                 .collect(),
+            ..RegistryRules::default()
         }
     }
 
@@ -233,7 +240,7 @@ mod tests {
     fn everything_wrong_is_told_at_once() {
         let error = list(&rules(&["core-sleep", "sprak"], &[("a", "nobody"), ("b", "pod")])).unwrap_err();
         assert_eq!(error.0.len(), 3, "{error}");
-        assert!(error.0[0].contains("enabled-plugins names \"sprak\""), "{error}");
+        assert!(error.0[0].contains("enabled-plugins names \"sprak\"; did you mean \"spark\"?"), "{error}");
         assert!(error.0[1].contains("default-for-task-types.a names plugin \"nobody\""), "{error}");
         assert!(error.0[2].contains("which enabled-plugins leaves out"), "{error}");
     }

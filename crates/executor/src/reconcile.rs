@@ -8,6 +8,7 @@ mod abort;
 mod cache;
 mod conditions;
 mod drive;
+mod patience;
 mod record;
 mod retry;
 pub(crate) mod validate;
@@ -24,7 +25,7 @@ use crate::clock::Clock;
 use crate::cluster::{Actions, ApiError, Objects};
 use crate::error_text::innermost;
 use crate::events::EventSink;
-use crate::registry::Registry;
+use crate::registry::{Registry, Why};
 use crate::storage::BlobStore;
 
 pub use record::status_changed;
@@ -38,6 +39,8 @@ pub struct Settings {
     pub max_system_failures: u32,
     /// `executor.requeueDuration`: how long to wait before trying again what failed.
     pub requeue: SignedDuration,
+    /// `executor.missingKindTimeout`: how long a task waits for a kind that the cluster does not serve; zero: for ever.
+    pub missing_kind_timeout: SignedDuration,
     /// Settings of metadata.
     pub metadata: MetadataSettings,
 }
@@ -48,6 +51,7 @@ impl Default for Settings {
             cluster: String::new(),
             max_system_failures: 3,
             requeue: SignedDuration::from_secs(10),
+            missing_kind_timeout: SignedDuration::from_mins(10),
             metadata: MetadataSettings::default(),
         }
     }
@@ -115,12 +119,19 @@ impl Reconciler {
         if object.spec.action_type == ACTION_TYPE_CONDITION {
             return self.condition(action).await;
         }
-        let plugin = match validate::validate(action, &self.registry) {
-            Ok(plugin) => Arc::clone(plugin),
+        let (plugin, why) = match validate::validate(action, &self.registry) {
+            Ok((plugin, why)) => (Arc::clone(plugin), why),
             Err(invalid) => return self.reject(action, &invalid).await,
         };
         if !has_finalizer(action) {
             self.actions.add_finalizer(action).await?;
+            let id = plugin_id(plugin.as_ref());
+            metrics::counter!("aileron_actions_taken_total", "plugin" => id, "why" => why.as_str()).increment(1);
+            if why == Why::Declared {
+                tracing::debug!(plugin = id, %why, "taken");
+            } else {
+                tracing::info!(plugin = id, %why, "taken");
+            }
             return Ok(Wake::Now);
         }
         self.drive(action, plugin.as_ref()).await

@@ -4,17 +4,14 @@ use std::sync::Arc;
 
 use aileron_machinery::{CorePlugin, PluginSet, ResourceKind};
 
+use crate::action::TaskActionSpec;
 use crate::cluster::Objects;
-use crate::manager::PluginManager;
+use crate::gate::Gate;
+use crate::manager::{PluginManager, TokenDesk};
 use crate::plugin_list::PluginList;
 use crate::storage::BlobStore;
 
-pub use crate::plugin_list::{PluginDescription, RegistryError, RegistryRules};
-
-/// No plugin serves a task type.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no plugin registered for task type {0:?} and no default plugin available")]
-pub struct NoPlugin(pub String);
+pub use crate::plugin_list::{NoPlugin, PluginDescription, RegistryError, RegistryRules, Why};
 
 /// Plugins by task type.
 pub struct Registry {
@@ -31,11 +28,14 @@ impl Registry {
         rules: &RegistryRules,
         objects: &Arc<dyn Objects>,
         store: &Arc<dyn BlobStore>,
+        gate: &Arc<Gate>,
+        tokens: Option<&TokenDesk>,
     ) -> Result<Self, RegistryError> {
         let list = PluginList::new(plugins, rules)?;
         let managed = plugins.k8s().iter().map(|plugin| {
-            let manager = PluginManager::new(Arc::clone(plugin), Arc::clone(objects), Arc::clone(store));
-            Arc::new(manager) as Arc<dyn CorePlugin>
+            let manager =
+                PluginManager::new(Arc::clone(plugin), Arc::clone(objects), Arc::clone(store), Arc::clone(gate));
+            Arc::new(manager.with_tokens(tokens.cloned())) as Arc<dyn CorePlugin>
         });
         let plugins = managed.chain(plugins.core().iter().map(Arc::clone)).collect();
         Ok(Self { list, plugins })
@@ -47,10 +47,11 @@ impl Registry {
         Self { list: self.list.without_default(), plugins: self.plugins }
     }
 
-    /// The plugin for a task type: the one that serves it, else the default.
-    pub fn resolve(&self, task_type: &str) -> Result<&Arc<dyn CorePlugin>, NoPlugin> {
-        let found = self.list.resolve(task_type).and_then(|index| self.plugins.get(index));
-        found.ok_or_else(|| NoPlugin(task_type.into()))
+    /// The plugin for an action, and why it is that one. See [`PluginList::choose`].
+    pub fn resolve(&self, spec: &TaskActionSpec) -> Result<(&Arc<dyn CorePlugin>, Why), NoPlugin> {
+        let choice = self.list.choose(&spec.task_type, &spec.project, &spec.domain)?;
+        let plugin = self.plugins.get(choice.index).ok_or_else(|| NoPlugin::NoDefault(spec.task_type.clone()))?;
+        Ok((plugin, choice.why))
     }
 
     /// All plugins, in the order they were added.
@@ -61,6 +62,11 @@ impl Registry {
     /// The kinds that enabled plugins make.
     pub fn kinds(&self) -> Vec<ResourceKind> {
         self.list.kinds()
+    }
+
+    /// Rules that can be followed and still look like slips.
+    pub fn slips(&self) -> &[String] {
+        self.list.slips()
     }
 
     /// What the operator should know: plugins that hide one another.

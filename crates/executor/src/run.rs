@@ -29,8 +29,15 @@ use crate::controller::Controller;
 use crate::controller::memory::Memory;
 use crate::controller::queue::Queue;
 use crate::events::{BatcherOptions, EventBatcher, EventsClient};
+use crate::finished::{Policy, Reaper};
 use crate::garbage;
+use crate::gate::backoff::BackoffSettings;
+use crate::gate::{ControllerRoster, Gate, GateSettings};
 use crate::lease::{Elector, LeaseConfig, LeaseError};
+use crate::manager::TokenDesk;
+use crate::monitor::Monitor;
+use crate::pools::cluster::KubeTokens;
+use crate::pools::{self, Pools};
 use crate::reconcile::{Reconciler, Settings};
 use crate::registry::{Registry, RegistryError, RegistryRules};
 use crate::serve::Readiness;
@@ -108,7 +115,16 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     let kube_objects =
         Arc::new(KubeObjects::new(writer.clone(), Arc::clone(&pods), Arc::clone(&others), Arc::clone(&object_events)));
     let objects: Arc<dyn Objects> = Arc::clone(&kube_objects) as _;
-    let registry = Arc::new(Registry::new(&plugins, &registry_rules(&config), &objects, &store)?);
+    let roster = ControllerRoster { memory: Arc::clone(&memory), queue: Arc::clone(&queue) };
+    let gate = Arc::new(Gate::new(gate_settings(&config), Box::new(roster)));
+    let pools = Arc::new(Pools::new(&config.tasks.pools));
+    let tokens = (!pools.is_empty())
+        .then(|| TokenDesk { pools: Arc::clone(&pools), store: Arc::new(KubeTokens::new(client.clone())) });
+    let registry =
+        Arc::new(Registry::new(&plugins, &registry_rules(&config), &objects, &store, &gate, tokens.as_ref())?);
+    for slip in registry.slips() {
+        tracing::warn!("{slip}");
+    }
     for warning in registry.warnings() {
         tracing::info!("{warning}");
     }
@@ -116,13 +132,27 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     // Watches outlive the controller, so that the last rounds still see what happens.
     let watches = TaskTracker::new();
     let stop_watches = CancellationToken::new();
-    let names =
-        [watch::actions::NAME, watch::ended::NAME, watch::pods::NAME, watch::templates::NAME, watch::events::NAME];
+    let mut names =
+        vec![watch::actions::NAME, watch::ended::NAME, watch::pods::NAME, watch::templates::NAME, watch::events::NAME];
+    let local_admission = config.tasks.launch_gate.local_admission;
+    names.extend((!pools.is_empty()).then_some(pools::cluster::NAME));
+    names.extend(local_admission.then_some(watch::quotas::NAME));
     let synced = Synced::new(readiness, &names);
+    let event_feed = watch::events::EventFeed {
+        events: Arc::clone(&object_events),
+        pods: Arc::clone(&pods),
+        others: Arc::clone(&others),
+        memory: Arc::clone(&memory),
+        queue: Arc::clone(&queue),
+    };
+    let others_seen = Arc::clone(&others);
+    let monitored = Arc::clone(&others);
     let kind_feed = watch::kinds::KindFeed {
         cache: others,
         objects: Arc::clone(&kube_objects),
         queue: Arc::clone(&queue),
+        memory: Arc::clone(&memory),
+        events: event_feed.clone(),
         observers: [(
             SPARK_DEFINITION,
             Arc::new(move |definition: Option<&CustomResourceDefinition>| spark_pod_templates.observe(definition))
@@ -132,14 +162,8 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     };
     let pod_feed = watch::pods::PodFeed {
         pods: Arc::clone(&pods),
-        events: Arc::clone(&object_events),
-        objects: kube_objects,
-        queue: Arc::clone(&queue),
-    };
-    let event_feed = watch::events::EventFeed {
         events: object_events,
-        pods: Arc::clone(&pods),
-        memory: Arc::clone(&memory),
+        objects: kube_objects,
         queue: Arc::clone(&queue),
     };
     let (memory_1, memory_2) = (Arc::clone(&memory), Arc::clone(&memory));
@@ -159,11 +183,29 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     follow(watch::pods::run(client.clone(), pod_feed, synced.clone(), stop()).boxed());
     follow(watch::events::run(client.clone(), event_feed, synced.clone(), stop()).boxed());
     let enabled = registry.kinds();
+    let reaper = Reaper {
+        client: client.clone(),
+        objects: Arc::clone(&objects),
+        pods: Arc::clone(&pods),
+        others: Arc::clone(&others_seen),
+        memory: Arc::clone(&memory),
+        plugins: plugins.k8s().iter().filter(|plugin| enabled.contains(&plugin.kind())).cloned().collect(),
+        policy: Policy::of(&config.plugins.k8s),
+    };
     let watched = plugins.k8s().iter().filter(|plugin| enabled.contains(&plugin.kind())).cloned().collect();
     follow(watch::kinds::run(client.clone(), watched, kind_feed, synced.clone(), stop()).boxed());
+    if local_admission {
+        follow(watch::quotas::run(client.clone(), Arc::clone(&gate), synced.clone(), stop()).boxed());
+    }
+    watches.spawn(tend(gate, stop()));
+    if !pools.is_empty() {
+        let (pools, queue) = (Arc::clone(&pools), Arc::clone(&queue));
+        follow(pools::cluster::run(client.clone(), pools, queue, synced.clone(), stop()).boxed());
+    }
     let (cached, home) = (Arc::clone(&templates), namespace.clone());
     follow(watch::templates::run(client.clone(), cached, home, synced.clone(), stop()).boxed());
-    watches.spawn(gauges(Arc::clone(&memory), pods, Arc::clone(&queue), stop()));
+    let monitor = Monitor::new(Arc::clone(&memory), pods, monitored, Arc::clone(&registry));
+    watches.spawn(gauges(Arc::clone(&memory), monitor, Arc::clone(&queue), stop()));
 
     let kube_actions = Arc::new(KubeActions::new(writer, Arc::clone(&memory)));
     let reconciler = Arc::new(Reconciler {
@@ -185,8 +227,9 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         max_rounds: usize::try_from(config.executor.max_concurrent_reconciles).unwrap_or(1),
     });
 
+    let work = Work { synced, controller, reaper: Arc::new(reaper), pools };
     tokio::select! {
-        result = lead(&config, client, &namespace, identity, synced, controller, &cancel) => result?,
+        result = lead(&config, client, &namespace, identity, work, &cancel) => result?,
         () = watch_ended.cancelled() => return Err(RunError::Watch),
     }
     if !events.shutdown(EVENTS_GRACE).await {
@@ -198,14 +241,22 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     Ok(())
 }
 
+/// What only the one that leads does.
+#[derive(Clone)]
+struct Work {
+    synced: Synced,
+    controller: Arc<Controller>,
+    reaper: Arc<Reaper>,
+    pools: Arc<Pools>,
+}
+
 /// Works, as the only one if leader election is on.
 async fn lead(
     config: &Config,
     client: kube::Client,
     namespace: &str,
     identity: String,
-    synced: Synced,
-    controller: Arc<Controller>,
+    work: Work,
     cancel: &CancellationToken,
 ) -> Result<(), RunError> {
     let work = |stop: CancellationToken| {
@@ -213,20 +264,21 @@ async fn lead(
         let interval = gc.interval.to_std().filter(|interval| !interval.is_zero());
         let max_ttl = SignedDuration::from_nanos(gc.max_ttl.as_nanos());
         let client = client.clone();
-        let controller = Arc::clone(&controller);
-        let synced = synced.clone();
+        let Work { synced, controller, reaper, pools } = work.clone();
+        let memory = Arc::clone(&controller.memory);
         async move {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = synced.all() => {}
             }
             tracing::info!("caches are complete; working");
+            let give_back = pools::cluster::give_back(client.clone(), pools, memory, stop.clone());
             let collect = async {
                 if let Some(interval) = interval {
                     garbage::run(client, interval, max_ttl, stop.clone()).await;
                 }
             };
-            tokio::join!(controller.run(stop.clone()), collect);
+            tokio::join!(controller.run(stop.clone()), collect, reaper.run(stop.clone()), give_back);
         }
     };
     if !config.executor.leader_elect {
@@ -260,7 +312,35 @@ pub(crate) fn settings(config: &Config) -> Settings {
         cluster: executor.cluster.clone(),
         max_system_failures: u32::try_from(executor.max_system_failures).unwrap_or_default(),
         requeue: SignedDuration::from_nanos(executor.requeue_duration.as_nanos()),
+        missing_kind_timeout: SignedDuration::from_nanos(executor.missing_kind_timeout.as_nanos()),
         metadata: MetadataSettings { default_service_account: executor.default_k8s_service_account.clone() },
+    }
+}
+
+fn gate_settings(config: &Config) -> GateSettings {
+    let backoff = &config.tasks.backoff;
+    let gate = &config.tasks.launch_gate;
+    GateSettings {
+        backoff: BackoffSettings {
+            base: u32::try_from(backoff.base_second).unwrap_or_default(),
+            longest: backoff.max_duration.to_std().unwrap_or_default(),
+        },
+        hold_after: gate.hold_after.to_std().unwrap_or_default(),
+        hold_for: gate.hold_for.to_std().unwrap_or_default(),
+    }
+}
+
+/// Lets the gate call whose time has come, and show who waits.
+async fn tend(gate: Arc<Gate>, cancel: CancellationToken) {
+    let show = async {
+        loop {
+            tokio::time::sleep(GAUGES).await;
+            gate.show(jiff::Timestamp::now());
+        }
+    };
+    tokio::select! {
+        () = gate.tend(cancel) => {}
+        () = show => {}
     }
 }
 
@@ -270,6 +350,8 @@ pub fn registry_rules(config: &Config) -> RegistryRules {
     RegistryRules {
         enabled: rules.enabled_plugins.clone(),
         default_for_task_types: rules.default_for_task_types.clone(),
+        rules_for: rules.overrides.clone(),
+        unknown_task_types: rules.unknown_task_types,
     }
 }
 
@@ -303,7 +385,7 @@ fn environment() -> std::collections::BTreeMap<String, String> {
         .collect()
 }
 
-async fn gauges(memory: Arc<Memory>, pods: Arc<watch::pods::PodCache>, queue: Arc<Queue>, cancel: CancellationToken) {
+async fn gauges(memory: Arc<Memory>, mut monitor: Monitor, queue: Arc<Queue>, cancel: CancellationToken) {
     let mut shown = std::collections::BTreeSet::new();
     loop {
         let counts = memory.count_by_phase();
@@ -312,7 +394,10 @@ async fn gauges(memory: Arc<Memory>, pods: Arc<watch::pods::PodCache>, queue: Ar
             let count = counts.get(phase).copied().unwrap_or_default();
             metrics::gauge!("aileron_actions", "phase" => phase.clone()).set(count as f64);
         }
-        metrics::gauge!("aileron_pods").set(pods.len() as f64);
+        for (reason, count) in memory.count_by_pending() {
+            metrics::gauge!("aileron_pending_actions", "reason" => reason.as_str()).set(count as f64);
+        }
+        monitor.measure();
         metrics::gauge!("aileron_queue_depth").set(queue.depth() as f64);
         tokio::select! {
             () = cancel.cancelled() => return,

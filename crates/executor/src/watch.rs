@@ -8,6 +8,7 @@ pub mod ended;
 pub mod events;
 pub mod kinds;
 pub mod pods;
+pub mod quotas;
 pub mod templates;
 
 use std::collections::BTreeSet;
@@ -57,24 +58,27 @@ impl Synced {
 /// Objects per page of the first list, so that a large cluster does not arrive in one piece.
 pub(crate) const PAGE: u32 = 500;
 
-/// Wakes the action that an object was made for.
-pub(crate) fn wake_owner(queue: &Queue, metadata: &ObjectMeta) {
+/// The actions that an object may have been made for.
+///
+/// A pod that an operator made belongs to the operator's object, but bears the labels of the run and the action, which the
+/// control plane names the TaskAction after. And where owner references are switched off, an object of ours is named
+/// after its action and attempt.
+pub(crate) fn actions_of(metadata: &ObjectMeta) -> Vec<ActionKey> {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    let owner = owners.iter().find(|owner| owner.kind == "TaskAction").map(|owner| owner.name.as_str());
-    if let Some(owner) = owner {
-        queue.wake(&ActionKey::new(namespace, owner));
-        return;
+    if let Some(owner) = owners.iter().find(|owner| owner.kind == "TaskAction") {
+        return vec![ActionKey::new(namespace, &owner.name)];
     }
-    // A pod that an operator made belongs to the operator's object, but bears the labels of the run and the action, which
-    // the control plane names the TaskAction after. And where owner references are switched off, an object of ours is
-    // named after its action and attempt. A name that nobody has is woken in vain, which costs nothing.
     let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key));
-    if let (Some(run), Some(action)) = (label("run"), label("action")) {
-        queue.wake(&ActionKey::new(namespace, &format!("{run}-{action}")));
-    }
-    if let Some((action, _)) = metadata.name.as_deref().and_then(|name| name.rsplit_once('-')) {
-        queue.wake(&ActionKey::new(namespace, action));
+    let labelled = label("run").zip(label("action")).map(|(run, action)| format!("{run}-{action}"));
+    let named = metadata.name.as_deref().and_then(|name| name.rsplit_once('-')).map(|(action, _)| action.to_owned());
+    labelled.into_iter().chain(named).map(|name| ActionKey::new(namespace, &name)).collect()
+}
+
+/// Wakes the action that an object was made for. A name that nobody has is woken in vain, which costs nothing.
+pub(crate) fn wake_owner(queue: &Queue, metadata: &ObjectMeta) {
+    for key in actions_of(metadata) {
+        queue.wake(&key);
     }
 }
 
@@ -123,5 +127,31 @@ pub(crate) async fn follow<K, S>(
             }
             None => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn names(metadata: Value) -> Vec<String> {
+        let metadata = serde_json::from_value(metadata).unwrap();
+        actions_of(&metadata).into_iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
+    }
+
+    #[test]
+    fn objects_lead_to_their_action_also_those_that_operators_make() {
+        let owner = |kind: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "r1-a0", "uid": "u"}]);
+        let own = json!({"name": "r1-a0-0", "namespace": "ns", "ownerReferences": owner("TaskAction")});
+        assert_eq!(names(own), ["ns/r1-a0"]);
+        let labels = json!({"run": "r1", "action": "a0"});
+        let of_operator = json!({"name": "r1-a0-0-driver", "namespace": "ns", "labels": labels,
+            "ownerReferences": owner("SparkApplication")});
+        assert_eq!(names(of_operator)[0], "ns/r1-a0");
+        assert_eq!(names(json!({"name": "r1-a0-0", "namespace": "ns"})), ["ns/r1-a0"]);
     }
 }

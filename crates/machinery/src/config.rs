@@ -17,7 +17,7 @@ pub mod storage;
 pub use accelerators::AcceleratorDeviceClass;
 pub use copilot::CoPilotConfig;
 pub use ioutils::IoUtilsConfig;
-pub use k8s::K8sConfig;
+pub use k8s::{DeleteFinished, K8sConfig};
 pub use logger::LoggerConfig;
 pub use logs::{AzureLogTemplate, LogConfig, LogTemplate, TemplateScheme};
 pub use storage::StorageConfig;

@@ -10,6 +10,7 @@ mod error;
 pub mod log_links;
 pub mod output_path;
 mod paths;
+mod pending;
 mod phase;
 mod platform;
 mod plugin;
@@ -21,11 +22,14 @@ pub mod unique_id;
 
 pub use error::{PluginError, code};
 pub use paths::TaskPaths;
+pub use pending::{Pending, PendingReason};
 pub use phase::{ErrorKind, ExecutionError, ExternalResource, ObservedPhase, Phase, PhaseInfo, ReasonInfo, TaskInfo};
 pub use platform::Platform;
 pub use plugin::core::{CorePlugin, CoreRequest, CoreStep, StateWrite, StoredState, TaskData, TaskDataError};
 pub use plugin::erased::{AnyK8sPlugin, AnyResource, ErasedAbort, erase};
-pub use plugin::k8s::{AbortBehavior, K8sPlugin, K8sResource, Needs, PhaseContext, PluginProperties, ResourceKind};
+pub use plugin::k8s::{
+    AbortBehavior, K8sPlugin, K8sResource, Needs, PhaseContext, PluginProperties, ResourceKind, TokenRequest,
+};
 pub use plugin::{PluginEntry, PluginSet};
 pub use pod_templates::PodTemplates;
 pub use task::{Overrides, TaskContext, TaskExecutionId, TaskMetadata};

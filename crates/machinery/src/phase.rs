@@ -4,6 +4,8 @@ use aileron_idl::flyteidl2::core::{self as pb, CatalogCacheStatus, LogContext, T
 use jiff::Timestamp;
 use prost_types::Struct;
 
+use crate::{Pending, PendingReason};
+
 /// The state of one attempt of a task, as a plugin reports it.
 ///
 /// Numbers and names are stored (`status.pluginState`, `status.pluginPhase`), so they never change.
@@ -242,6 +244,7 @@ pub struct PhaseInfo {
     error: Option<ExecutionError>,
     cleanup_on_failure: bool,
     info: Option<TaskInfo>,
+    pending: Option<Box<Pending>>,
 }
 
 impl PhaseInfo {
@@ -257,11 +260,13 @@ impl PhaseInfo {
             error: None,
             cleanup_on_failure: false,
             info: None,
+            pending: None,
         }
     }
 
     fn new(phase: Phase, version: u32, reason: impl Into<String>, info: TaskInfo) -> Self {
-        Self { phase, version, reason: reason.into(), error: None, cleanup_on_failure: false, info: Some(info) }
+        let (reason, info) = (reason.into(), Some(info));
+        Self { phase, version, reason, error: None, cleanup_on_failure: false, info, pending: None }
     }
 
     /// Accepted, not yet able to start.
@@ -336,6 +341,25 @@ impl PhaseInfo {
         }
         self.reason.push_str(reason);
         self
+    }
+
+    /// Says what the task waits for; the phase's own reason is the sentence about it.
+    #[must_use]
+    pub fn because(self, reason: PendingReason) -> Self {
+        let message = self.reason.clone();
+        self.with_pending(Pending { reason, message })
+    }
+
+    /// Says what the task waits for, and in which words.
+    #[must_use]
+    pub fn with_pending(mut self, pending: Pending) -> Self {
+        self.pending = Some(Box::new(pending));
+        self
+    }
+
+    /// What the task waits for, if somebody said so.
+    pub fn pending(&self) -> Option<&Pending> {
+        self.pending.as_deref()
     }
 
     /// Raises the version when, within one phase, only the reason has changed, so that the news gets through.

@@ -74,6 +74,13 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         effect: Effect::Normalise(rules::part_at_terminating_object),
     },
     OnPurpose {
+        id: "wait-for-room",
+        reason: "A create that is refused because a quota is used up or because the API server has too much to do makes \
+                 the task wait, without losing an attempt; upstream charges a full quota to the user's retries and an \
+                 overloaded server to the platform's failures.",
+        effect: Effect::Normalise(rules::part_at_waiting_for_room),
+    },
+    OnPurpose {
         id: "discarded-object-released",
         reason: "Our finalizer comes off the object of a failed launch, so that the object goes and the relaunch gets \
                  its name; upstream leaves the finalizer, and the name stays taken.",
@@ -84,6 +91,31 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         reason: "Failures of the platform are forgiven when a task gets further than before, not already when it is \
                  launched again; upstream starts a task that fails in the same way each time for ever.",
         effect: Effect::Normalise(rules::ignore_failures_kept_over_relaunch),
+    },
+    OnPurpose {
+        id: "pending-condition",
+        reason: "While an action waits, a condition of type `Pending` tells for what, by a code that is the same for all \
+                 plugins and by a sentence; upstream has only the phase, whose words differ from plugin to plugin.",
+        effect: Effect::Normalise(rules::ignore_pending_condition),
+    },
+    OnPurpose {
+        id: "missing-kind-waits",
+        reason: "A task whose kind of object the cluster does not serve waits for it, up to \
+                 `executor.missingKindTimeout`, and goes on when its operator is installed; upstream charges it to the \
+                 platform and fails it within a minute.",
+        effect: Effect::Normalise(rules::nothing_recorded),
+    },
+    OnPurpose {
+        id: "plugin-rules-checked",
+        reason: "A rule in `tasks.task-plugins` that names a plugin which does not exist or is not enabled keeps the \
+                 executor from starting; upstream warns, and runs the tasks elsewhere.",
+        effect: Effect::Normalise(rules::nothing_recorded),
+    },
+    OnPurpose {
+        id: "events-of-our-objects",
+        reason: "Events are followed for the kinds of tasks' objects and kept for those objects alone, as long as they \
+                 are there; upstream keeps every event of the cluster for ever.",
+        effect: Effect::Normalise(rules::nothing_recorded),
     },
     OnPurpose {
         id: "ray-memory-variables",
@@ -247,6 +279,19 @@ mod tests {
         let refused = json!({"error": {"code": "ForeignObject", "message": "m"}});
         assert!(judge(&expected, &steps(&json!([{"stateVersion": 1}, refused]))).is_empty());
         assert!(!judge(&expected, &steps(&json!([{"stateVersion": 3}, refused]))).is_empty());
+    }
+
+    #[test]
+    fn courses_part_where_a_refused_create_is_waited_for_and_nowhere_else() {
+        let refused = |result: &str| json!([{"verb": "create", "kind": "Pod", "name": "p", "result": result}]);
+        let waits = |result: &str| {
+            steps(&json!([{"calls": refused(result), "stateVersion": 2,
+                "transition": {"phaseInfo": {"phase": "PhaseWaitingForResources", "reason": "waiting for quota q"}}}]))
+        };
+        let recorded = |result: &str| recorded(&steps(&json!([{"calls": refused(result), "stateVersion": 1}])));
+        assert!(judge(&recorded("Forbidden"), &waits("Forbidden")).is_empty());
+        assert!(judge(&recorded("ServerTimeout"), &waits("ServerTimeout")).is_empty());
+        assert!(!judge(&recorded("Invalid"), &waits("Invalid")).is_empty());
     }
 
     #[test]

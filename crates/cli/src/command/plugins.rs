@@ -1,9 +1,10 @@
 //! `aileron plugins`.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use aileron_executor::plugin_list::{PluginDescription, PluginList, Served, served_kinds};
+use aileron_executor::plugin_list::{
+    MissingKind, PluginDescription, PluginList, Served, ServedKinds, missing, served_kinds,
+};
 use aileron_executor::run::registry_rules;
 use aileron_machinery::ResourceKind;
 use anyhow::Context;
@@ -16,7 +17,28 @@ use crate::{cluster, configuration, output, table};
 /// A list must not make its reader wait for a cluster that is not there.
 const ASK_FOR: Duration = Duration::from_secs(5);
 
-type Kinds = BTreeMap<ResourceKind, Served>;
+/// Whether a plugin can work here.
+#[derive(Debug, PartialEq, Eq)]
+enum Availability {
+    Available,
+    /// The cluster does not serve its kind.
+    Unavailable(MissingKind),
+    /// The configuration leaves it out.
+    Disabled,
+    /// There is no cluster to ask.
+    Unknown,
+}
+
+impl Availability {
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Unavailable(_) => "unavailable",
+            Self::Disabled => "disabled",
+            Self::Unknown => "unknown (no cluster)",
+        }
+    }
+}
 
 pub fn list(arguments: &PluginsArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     let loaded = configuration::load(&arguments.config, overrides)?;
@@ -35,19 +57,27 @@ pub fn list(arguments: &PluginsArguments, overrides: Vec<(String, String)>) -> R
             output::warn(warning);
         }
     }
+    for slip in list.slips() {
+        output::warn(slip);
+    }
+    for plugin in list.plugins() {
+        if let Availability::Unavailable(missing) = availability(plugin, &served) {
+            output::warn(&format!("plugin {}: {missing}", plugin.entry.id));
+        }
+    }
     Ok(())
 }
 
 /// What the cluster serves; nothing if there is no cluster. A kubeconfig that was named must be usable.
-async fn ask(arguments: &ClusterArguments, kinds: &[ResourceKind]) -> Result<Kinds, Failure> {
+async fn ask(arguments: &ClusterArguments, kinds: &[ResourceKind]) -> Result<ServedKinds, Failure> {
     let client = match cluster::connect(arguments).await {
         Ok(client) => client,
         Err(error) if arguments.kubeconfig.is_some() => return Err(error.into()),
-        Err(_) => return Ok(Kinds::new()),
+        Err(_) => return Ok(ServedKinds::new()),
     };
     let Ok(served) = tokio::time::timeout(ASK_FOR, served_kinds(&client, kinds)).await else {
         output::warn("the cluster does not answer");
-        return Ok(Kinds::new());
+        return Ok(ServedKinds::new());
     };
     if let Some(reason) = served.values().find_map(|served| match served {
         Served::Unknown(reason) => Some(reason),
@@ -58,8 +88,8 @@ async fn ask(arguments: &ClusterArguments, kinds: &[ResourceKind]) -> Result<Kin
     Ok(served)
 }
 
-fn as_table(list: &PluginList, served: &Kinds, wide: bool) -> String {
-    let mut header = vec!["ID", "TASK TYPES", "KIND", "DEFAULT", "ENABLED", "SERVED"];
+fn as_table(list: &PluginList, served: &ServedKinds, wide: bool) -> String {
+    let mut header = vec!["ID", "TASK TYPES", "KIND", "DEFAULT", "ENABLED", "STATUS"];
     if wide {
         header.push("DECLARES");
     }
@@ -67,20 +97,14 @@ fn as_table(list: &PluginList, served: &Kinds, wide: bool) -> String {
     table::render(&header, &rows)
 }
 
-fn row(plugin: &PluginDescription, served: &Kinds, wide: bool) -> Vec<String> {
+fn row(plugin: &PluginDescription, served: &ServedKinds, wide: bool) -> Vec<String> {
     let mut row = vec![
         plugin.entry.id.to_owned(),
         words(&plugin.serves),
         plugin.kind.as_ref().map_or_else(|| "-".into(), full_name),
         yes(plugin.is_default).into(),
         yes(plugin.enabled).into(),
-        match plugin.kind.as_ref().map(|kind| served.get(kind)) {
-            None => "-",
-            Some(Some(Served::Yes)) => "yes",
-            Some(Some(Served::No)) => "no",
-            Some(Some(Served::Unknown(_)) | None) => "unknown (no cluster)",
-        }
-        .into(),
+        availability(plugin, served).as_str().into(),
     ];
     if wide {
         row.push(words(&plugin.entry.task_types));
@@ -88,7 +112,7 @@ fn row(plugin: &PluginDescription, served: &Kinds, wide: bool) -> Vec<String> {
     row
 }
 
-fn as_json(list: &PluginList, served: &Kinds) -> Value {
+fn as_json(list: &PluginList, served: &ServedKinds) -> Value {
     let plugin = |plugin: &PluginDescription| {
         let kind = plugin.kind.as_ref().map(|kind| {
             json!({
@@ -103,9 +127,31 @@ fn as_json(list: &PluginList, served: &Kinds) -> Value {
         json!({
             "id": plugin.entry.id, "declares": plugin.entry.task_types, "taskTypes": plugin.serves, "kind": kind,
             "default": plugin.is_default, "enabled": plugin.enabled,
+            "available": match availability(plugin, served) {
+                Availability::Available => Value::Bool(true),
+                Availability::Unavailable(_) | Availability::Disabled => Value::Bool(false),
+                Availability::Unknown => Value::Null,
+            },
+            "reason": match availability(plugin, served) {
+                Availability::Unavailable(missing) => Some(missing.to_string()),
+                _ => None,
+            },
         })
     };
-    json!({ "plugins": list.plugins().iter().map(plugin).collect::<Vec<_>>(), "warnings": list.warnings() })
+    let warnings = [list.slips(), list.warnings()].concat();
+    json!({ "plugins": list.plugins().iter().map(plugin).collect::<Vec<_>>(), "warnings": warnings })
+}
+
+fn availability(plugin: &PluginDescription, served: &ServedKinds) -> Availability {
+    match &plugin.kind {
+        _ if !plugin.enabled => Availability::Disabled,
+        None => Availability::Available,
+        Some(kind) => match (missing(served, kind), served.get(kind)) {
+            (Some(missing), _) => Availability::Unavailable(missing),
+            (None, Some(Served::Yes)) => Availability::Available,
+            (None, _) => Availability::Unknown,
+        },
+    }
 }
 
 /// `group/version/kind`; the core group has no name.
@@ -120,4 +166,35 @@ fn words(words: &[String]) -> String {
 
 fn yes(is: bool) -> &'static str {
     if is { "yes" } else { "no" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_is_unavailable_only_where_its_kind_is_known_to_be_missing() {
+        let kind = |kind: &'static str, plural: &'static str| ResourceKind {
+            group: "ray.io".into(),
+            version: "v1".into(),
+            kind: kind.into(),
+            plural: plural.into(),
+        };
+        let ray = kind("RayJob", "rayjobs");
+        let plugin = |enabled, kind: Option<&ResourceKind>| PluginDescription {
+            entry: aileron_machinery::PluginEntry::new("x", &["x"]),
+            kind: kind.cloned(),
+            enabled,
+            serves: Vec::new(),
+            is_default: false,
+        };
+        let with = |served| ServedKinds::from([(ray.clone(), served)]);
+        let of = |served: &ServedKinds| availability(&plugin(true, Some(&ray)), served);
+        assert_eq!(of(&with(Served::Yes)), Availability::Available);
+        assert_eq!(of(&with(Served::No)), Availability::Unavailable(MissingKind(ray.clone())));
+        assert_eq!(of(&with(Served::Unknown("down".into()))), Availability::Unknown);
+        assert_eq!(of(&ServedKinds::new()), Availability::Unknown);
+        assert_eq!(availability(&plugin(false, Some(&ray)), &with(Served::No)), Availability::Disabled);
+        assert_eq!(availability(&plugin(true, None), &ServedKinds::new()), Availability::Available);
+    }
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::{ErrorState, PhaseTransition, TaskActionStatus};
+use crate::pending::{self, Pending};
 
 /// Condition types. The control plane reads the phase of an action from these and from nothing else.
 pub mod condition {
@@ -73,6 +74,24 @@ impl TaskActionStatus {
         }
     }
 
+    /// Adds, replaces or removes the condition that tells what the action waits for. Its time is since when it waits for
+    /// that, so it moves with the reason.
+    pub fn show_pending(&mut self, pending: Option<&Pending>, now: Timestamp) {
+        let Some(pending) = pending else {
+            self.conditions.retain(|condition| condition.type_ != pending::CONDITION);
+            return;
+        };
+        if self.pending().is_some_and(|condition| condition.reason != pending.reason.as_str()) {
+            self.conditions.retain(|condition| condition.type_ != pending::CONDITION);
+        }
+        self.set_condition(pending::CONDITION, true, pending.reason.as_str(), &pending.message, now);
+    }
+
+    /// The condition that tells what the action waits for.
+    pub fn pending(&self) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == pending::CONDITION)
+    }
+
     /// Appends to the history unless its last line already says so.
     pub fn append_history(&mut self, phase: &str, message: &str, now: Timestamp) {
         if self.phase_history.last().is_some_and(|last| last.phase == phase) {
@@ -129,6 +148,7 @@ impl TaskActionStatus {
             }
         };
         self.append_history(phase, &message, now);
+        self.show_pending(pending::explain(info, &[], &[]).as_ref(), now);
     }
 
     /// The action ended, well or badly.
@@ -175,7 +195,7 @@ mod tests {
         let mut status = TaskActionStatus::default();
         status.show_phase(&PhaseInfo::queued(0, "q", TaskInfo::at(at(1))), at(1));
         status.show_phase(&PhaseInfo::running(0, TaskInfo::at(at(2))), at(2));
-        assert_eq!(status.conditions.len(), 1);
+        assert_eq!(status.conditions.len(), 1, "it waits for nothing any more");
         assert_eq!(status.conditions[0].reason, "Executing");
         assert_eq!(status.conditions[0].last_transition_time.0, at(1));
         status.show_phase(&PhaseInfo::success(TaskInfo::at(at(3))), at(3));
@@ -183,6 +203,25 @@ mod tests {
         assert_eq!(status.ended_at(), Some(at(3)));
         let phases: Vec<_> = status.phase_history.iter().map(|line| line.phase.as_str()).collect();
         assert_eq!(phases, ["Queued", "Executing", "Completed"]);
+    }
+
+    #[test]
+    fn what_an_action_waits_for_has_its_own_time_and_goes_when_it_is_over() {
+        use crate::pending::PendingReason::{MissingKind, Quota};
+        let mut status = TaskActionStatus::default();
+        let waiting = |words: &str| PhaseInfo::waiting_for_resources(0, words, TaskInfo::at(at(1)));
+        let shown = |status: &TaskActionStatus| {
+            status.pending().map(|it| (it.reason.clone(), it.message.clone(), it.last_transition_time.0))
+        };
+        status.show_phase(&waiting("full").because(Quota), at(1));
+        status.show_phase(&waiting("fuller").because(Quota), at(2));
+        assert_eq!(shown(&status), Some(("Quota".into(), "fuller".into(), at(1))));
+        status.show_phase(&waiting("no such kind").because(MissingKind), at(3));
+        assert_eq!(shown(&status), Some(("MissingKind".into(), "no such kind".into(), at(3))));
+        assert_eq!(status.conditions.len(), 2);
+        assert_eq!(status.conditions[0].type_, condition::PROGRESSING, "the control plane's condition stays in front");
+        status.show_phase(&PhaseInfo::success(TaskInfo::at(at(4))), at(4));
+        assert_eq!(shown(&status), None);
     }
 
     #[test]

@@ -40,10 +40,6 @@ impl Writer {
 
     /// Waits for its turn to write.
     pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, ApiError> {
-        self.permits.acquire().await.map_err(|_| ApiError {
-            code: 0,
-            reason: String::new(),
-            message: "the executor is shutting down".into(),
-        })
+        self.permits.acquire().await.map_err(|_| ApiError::unanswered("the executor is shutting down"))
     }
 }

@@ -4,6 +4,7 @@ pub mod cache;
 pub mod catalog;
 pub mod executor;
 pub mod otel;
+pub mod pools;
 pub mod secrets;
 pub mod tasks;
 pub mod webhook;

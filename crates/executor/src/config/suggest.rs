@@ -30,19 +30,19 @@ fn simplified(word: &str) -> Vec<char> {
     word.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// How many letters must be added, removed or replaced (Levenshtein).
+/// How many letters must be added, removed, replaced or swapped with their neighbour (optimal string alignment).
 fn distance(left: &[char], right: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (i, a) in left.iter().enumerate() {
-        let mut diagonal = i;
-        let mut current = i + 1;
+        let mut next = vec![i + 1];
         for (j, b) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j] = current;
-            current = replaced.min(diagonal + 1).min(current + 1);
+            let replaced = row[j] + usize::from(a != b);
+            let swapped =
+                if i > 0 && j > 0 && *a == right[j - 1] && left[i - 1] == *b { before[j - 1] + 1 } else { replaced };
+            next.push(replaced.min(swapped).min(row[j + 1] + 1).min(next[j] + 1));
         }
-        row[right.len()] = current;
+        before = std::mem::replace(&mut row, next);
     }
     row[right.len()]
 }
@@ -80,5 +80,6 @@ mod tests {
         assert_eq!(distance(&letters("kitten"), &letters("sitting")), 3);
         assert_eq!(distance(&letters(""), &letters("abc")), 3);
         assert_eq!(distance(&letters("abc"), &letters("")), 3);
+        assert_eq!(distance(&letters("sprak"), &letters("spark")), 1);
     }
 }

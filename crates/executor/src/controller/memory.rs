@@ -4,10 +4,11 @@
 //! and whatever the watch shows later counts only if it is newer. The status may be ahead of the API server by a step
 //! or two: an intermediate step is held here for a moment in case a newer one makes it superfluous.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use aileron_machinery::PendingReason;
 use kube::api::ObjectMeta;
 
 use crate::action::{Action, TaskAction, TaskActionStatus, labels};
@@ -159,6 +160,20 @@ impl Memory {
                 let phase = action.object.status.as_ref().map(|status| status.plugin_phase.clone());
                 let phase = phase.filter(|phase| !phase.is_empty()).unwrap_or_else(|| "Unknown".into());
                 *counts.entry(phase).or_insert(0) += 1;
+            }
+        }
+        counts
+    }
+
+    /// How many actions wait for what; every reason is there, also with none.
+    pub fn count_by_pending(&self) -> BTreeMap<PendingReason, usize> {
+        let mut counts: BTreeMap<_, _> = PendingReason::ALL.into_iter().map(|reason| (reason, 0)).collect();
+        for entry in self.lock().values() {
+            if let Known::Live { action, .. } = &entry.known
+                && let Some(pending) = action.object.status.as_ref().and_then(TaskActionStatus::pending)
+                && let Some(count) = PendingReason::from_code(&pending.reason).and_then(|it| counts.get_mut(&it))
+            {
+                *count += 1;
             }
         }
         counts

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::action::metadata::ATTEMPT_LABEL;
 
 /// Our finalizer on objects, where configured: it keeps a deleted object until we have seen its end.
-pub(super) const FINALIZER: &str = "flyte/flytek8s";
+pub(crate) const FINALIZER: &str = "flyte/flytek8s";
 
 /// The name of the attempt's object.
 pub(super) fn object_name(task: &TaskContext, properties: &PluginProperties) -> String {

@@ -1,21 +1,33 @@
 //! Making the object of an attempt.
 
-use aileron_machinery::{AnyResource, ExecutionError, PhaseInfo, PluginError, TaskContext, TaskInfo, TaskMetadata};
+use aileron_machinery::{
+    AnyResource, ExecutionError, Phase, PhaseInfo, PluginError, TaskContext, TaskInfo, TaskMetadata,
+};
+use jiff::Timestamp;
 
-use super::PluginManager;
 use super::identity::{FINALIZER, Found, complete, examine, is_of, object_name};
 use super::state::prior;
+use super::{PluginManager, action_key};
 use crate::action::metadata::ATTEMPT_LABEL;
-use crate::cluster::ApiError;
+use crate::cluster::{ApiError, Sent};
+use crate::gate::Answer;
+use crate::gate::pass::{Refused, Waiting};
+use crate::gate::request::Request;
 use crate::gob::PluginState;
 use crate::storage::outputs::read_inputs;
+
+/// Code of a task that no quota here could ever take; Flyte 1's.
+const NEVER_FITS: &str = "ResourceRequestsExceedLimits";
+
+/// A phase, and when to look again although nothing changed.
+pub(super) type Launched = (PhaseInfo, Option<Timestamp>);
 
 /// Said when an object was handed to the cluster; the control plane shows it.
 const SUBMITTED: &str = "task submitted to K8s";
 
 impl PluginManager {
     /// Builds and creates the object. A phase of `Queued` means that it exists; anything else, that it does not.
-    pub(super) async fn launch(&self, task: &TaskContext, before: &PluginState) -> Result<PhaseInfo, PluginError> {
+    pub(super) async fn launch(&self, task: &TaskContext, before: &PluginState) -> Result<Launched, PluginError> {
         let mut built = if self.plugin.needs(task).inputs {
             let mut task = task.clone();
             let inputs = read_inputs(self.store.as_ref(), &task.paths.input_path()).await;
@@ -33,10 +45,24 @@ impl PluginManager {
         // Before asking the server: the answer may be known already, after a restart for one.
         if let Some(found) = self.objects.cached(self.plugin.as_ref(), namespace, &name) {
             self.let_terminate(task, found.as_ref()).await;
-            return self.meet(task, before, &name, examine(task, &self.plugin.properties(), found.metadata()));
+            let found = examine(task, &self.plugin.properties(), found.metadata());
+            return Ok((self.meet(task, before, &name, found)?, None));
         }
-        match self.objects.create(self.plugin.as_ref(), built).await {
-            Ok(()) => Ok(submitted(task)),
+        let request = Request::of(&self.plugin.kind(), built.as_ref());
+        let pass = match self.gate.ask(&action_key(task), request, task.now) {
+            Answer::Go(pass) => pass,
+            Answer::Wait(waiting) => return Ok(wait(task, before, waiting)),
+            Answer::Never(reason) => return Ok((never(task, reason), None)),
+        };
+        let created = self.objects.create(self.plugin.as_ref(), built, &|| pass.holds(Timestamp::now())).await;
+        // The server may have taken its time.
+        let now = task.now.max(Timestamp::now());
+        let phase = match created {
+            Ok(Sent::Created(version)) => {
+                pass.created(version, now);
+                Ok(submitted(task))
+            }
+            Ok(Sent::HeldBack) => return Ok(wait(task, before, pass.held_back(now))),
             Err(error) if error.is_already_exists() => {
                 let found = match self.objects.look(self.plugin.as_ref(), namespace, &name).await {
                     Ok(object) => examine(task, &self.plugin.properties(), object.metadata()),
@@ -46,8 +72,13 @@ impl PluginManager {
                 };
                 self.meet(task, before, &name, found)
             }
-            Err(error) => refused(task, error),
-        }
+            Err(error) => match pass.refused(&error, now) {
+                Refused::Wait(waiting) => return Ok(wait(task, before, waiting)),
+                Refused::Never(reason) => Ok(never(task, reason)),
+                Refused::Otherwise => refused(task, error),
+            },
+        };
+        Ok((phase?, None))
     }
 
     /// The object of the attempt before, if a crash kept it from being deleted.
@@ -119,6 +150,21 @@ fn previous_attempt(task: &TaskContext) -> Option<TaskContext> {
 
 fn submitted(task: &TaskContext) -> PhaseInfo {
     PhaseInfo::queued(PhaseInfo::FIRST_VERSION, SUBMITTED, TaskInfo::at(task.now))
+}
+
+/// The phase of a task that the gate keeps.
+fn wait(task: &TaskContext, before: &PluginState, waiting: Waiting) -> Launched {
+    let Waiting { why, look_at } = waiting;
+    let prior = prior(before);
+    // Within one phase a version never goes back.
+    let version = if prior.phase == Phase::WaitingForResources { prior.version } else { PhaseInfo::FIRST_VERSION };
+    let phase = PhaseInfo::waiting_for_resources(version, why.text, TaskInfo::at(task.now)).because(why.reason);
+    (phase.newer_than(&prior), Some(look_at))
+}
+
+/// The end of a task that the gate will never let through.
+fn never(task: &TaskContext, reason: String) -> PhaseInfo {
+    PhaseInfo::permanent_failure(ExecutionError::user(NEVER_FITS, reason), TaskInfo::at(task.now))
 }
 
 /// The outcome of a refused create. Mirrors `PluginManager.launchResource`.

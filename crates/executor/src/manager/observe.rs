@@ -10,7 +10,8 @@ use super::PluginManager;
 use super::identity::object_name;
 use super::state::{prior, with_phase};
 use crate::cluster::{ApiError, Observed};
-use crate::gob::PluginState;
+use crate::gob::{ManagerPhase, PluginState};
+use crate::pending;
 use crate::storage::outputs::{TaskResult, read_result};
 
 /// A phase and what to remember of it.
@@ -31,12 +32,19 @@ impl PluginManager {
             Ok(Observed::Present(object)) => {
                 let (phase, due) = self.read(task, before, object.as_ref()).await?;
                 let (phase, state) = self.with_events(before, phase, namespace, &name);
+                let phase = self.with_pending(task, phase, namespace, &name);
                 return Ok(Some(Seen { phase, due, state }));
             }
             Ok(Observed::Absent(error)) => error,
             Err(error) if error.is_not_found() || error.is_gone() || error.is_expired() => error,
             Err(error) => return Err(PluginError::uncoded(error.message)),
         };
+        // With its kind the object went, too; it is made anew when the kind is back.
+        if missing.is_kind_not_served() || self.objects.lacks(&self.plugin.kind()) {
+            let phase = self.wait_for_kind(task, before);
+            let state = PluginState { phase: ManagerPhase::NotStarted, ..with_phase(before, &phase) };
+            return Ok(Some(Seen { phase, due: None, state }));
+        }
         let phase = lost(task, &name, &missing);
         Ok(Some(Seen { state: with_phase(before, &phase), phase, due: None }))
     }
@@ -95,6 +103,19 @@ impl PluginManager {
         } else {
             PhaseInfo::permanent_failure(error, info)
         })
+    }
+
+    /// Adds what the attempt waits for, if it waits.
+    fn with_pending(&self, task: &TaskContext, phase: PhaseInfo, namespace: &str, name: &str) -> PhaseInfo {
+        if phase.pending().is_some() || pending::explain(&phase, &[], &[]).is_none() {
+            return phase;
+        }
+        let pods = self.objects.pods_of(&task.metadata);
+        let events = self.objects.events_since(&self.plugin.kind(), namespace, name, None, None);
+        match pending::explain(&phase, &pods, &events) {
+            Some(pending) => phase.with_pending(pending),
+            None => phase,
+        }
     }
 
     /// Adds what Kubernetes recorded since the last round.

@@ -16,8 +16,22 @@ pub enum Served {
     Unknown(String),
 }
 
+/// What a cluster is known to serve.
+pub type ServedKinds = BTreeMap<ResourceKind, Served>;
+
+/// A kind that a cluster does not serve.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cluster does not serve {} ({}); install the operator that brings it, or disable the plugin", .0.kind, .0.api_version())]
+pub struct MissingKind(pub ResourceKind);
+
+/// Whether a plugin that makes this kind can work in a cluster that serves these. Nothing known means nothing missing:
+/// trying tells.
+pub fn missing(served: &ServedKinds, kind: &ResourceKind) -> Option<MissingKind> {
+    matches!(served.get(kind), Some(Served::No)).then(|| MissingKind(kind.clone()))
+}
+
 /// Asks the cluster about each kind, with one request per group and version.
-pub async fn served_kinds(client: &Client, kinds: &[ResourceKind]) -> BTreeMap<ResourceKind, Served> {
+pub async fn served_kinds(client: &Client, kinds: &[ResourceKind]) -> ServedKinds {
     let mut by_version: BTreeMap<(&str, &str), Vec<&ResourceKind>> = BTreeMap::new();
     for kind in kinds {
         by_version.entry((&kind.group, &kind.version)).or_default().push(kind);
@@ -87,5 +101,17 @@ mod tests {
         assert_eq!(found[&ray], Served::No, "the group is there, the kind is not");
         assert_eq!(found[&spark], Served::No);
         assert!(matches!(&found[&broken], Served::Unknown(_)), "{found:?}");
+    }
+    #[test]
+    fn only_what_is_known_to_be_absent_is_missing() {
+        let spark = kind("sparkoperator.k8s.io", "v1beta2", "SparkApplication", "sparkapplications");
+        assert_eq!(missing(&ServedKinds::new(), &spark), None);
+        for served in [Served::Yes, Served::Unknown("down".into())] {
+            assert_eq!(missing(&[(spark.clone(), served)].into(), &spark), None);
+        }
+        let missing = missing(&[(spark.clone(), Served::No)].into(), &spark).map(|missing| missing.to_string());
+        let expected =
+            "the cluster does not serve SparkApplication (sparkoperator.k8s.io/v1beta2); install the operator";
+        assert!(missing.as_ref().is_some_and(|text| text.starts_with(expected)), "{missing:?}");
     }
 }

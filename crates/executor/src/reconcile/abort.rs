@@ -14,9 +14,12 @@ impl Reconciler {
         if !has_finalizer(action) {
             return Ok(Wake::Never);
         }
-        let Ok(plugin) = self.registry.resolve(&action.object.spec.task_type) else {
-            tracing::info!(task_type = action.object.spec.task_type, "no plugin to stop the task with");
-            return self.let_go(action).await;
+        let plugin = match self.registry.resolve(&action.object.spec) {
+            Ok((plugin, _)) => plugin,
+            Err(error) => {
+                tracing::info!(%error, "no plugin to stop the task with");
+                return self.let_go(action).await;
+            }
         };
         let task = match self.task_context(action) {
             Ok(task) => task,

@@ -11,6 +11,7 @@ use futures::FutureExt;
 use k8s_openapi::ByteString;
 
 use super::cache::{CacheDecision, CacheStageError};
+use super::patience::{Patience, patience};
 use super::{ReconcileError, Reconciler, Wake};
 use crate::action::conditions::reason;
 use crate::action::{Action, TaskActionStatus, Template};
@@ -73,6 +74,11 @@ impl Reconciler {
             status.system_failures = 0;
         }
         self.show(action, &mut status, &step.phase, now);
+        match patience(&status, self.settings.missing_kind_timeout, now) {
+            Patience::Unbounded => {}
+            Patience::Until(deadline) => step.wake_at = Some(step.wake_at.map_or(deadline, |at| at.min(deadline))),
+            Patience::Over(error) => return self.fail(action, error).await,
+        }
         self.record(action, &status, &step.phase).await?;
         Ok(self.next_look(&status, &step, reserved))
     }

@@ -15,6 +15,16 @@ use crate::error_text::innermost;
 use crate::events::EventError;
 use jiff::Timestamp;
 
+/// Something changed that others should hear of. What an action waits for is shown in its status alone.
+fn is_news(before: &TaskActionStatus, after: &TaskActionStatus) -> bool {
+    let told = |status: &TaskActionStatus| {
+        let mut status = status.clone();
+        status.show_pending(None, Timestamp::UNIX_EPOCH);
+        status
+    };
+    status_changed(&told(before), &told(after))
+}
+
 /// Something changed that is worth a write. What is only for people (`stateJson`) does not count.
 pub fn status_changed(before: &TaskActionStatus, after: &TaskActionStatus) -> bool {
     before.plugin_state_version != after.plugin_state_version
@@ -73,8 +83,11 @@ impl Reconciler {
         status: &TaskActionStatus,
         phase: &PhaseInfo,
     ) -> Result<(), ReconcileError> {
-        if status_changed(&action.status(), status) {
-            self.report(action, status, phase).await?;
+        let before = action.status();
+        if status_changed(&before, status) {
+            if is_news(&before, status) {
+                self.report(action, status, phase).await?;
+            }
             let urgency = if status.is_terminal() { Urgency::Immediate } else { Urgency::Intermediate };
             self.actions.write_status(action, status, urgency).await?;
         }

@@ -9,7 +9,7 @@ use super::{ReconcileError, Reconciler, Wake};
 use crate::action::conditions::{condition, reason};
 use crate::action::{Action, Template};
 use crate::cluster::Urgency;
-use crate::registry::{NoPlugin, Registry};
+use crate::registry::{NoPlugin, Registry, Why};
 
 /// Why not.
 #[derive(Debug, thiserror::Error)]
@@ -44,13 +44,13 @@ impl Invalid {
 }
 
 /// The plugin for a well-formed action.
-pub(super) fn validate<'a>(action: &Action, registry: &'a Registry) -> Result<&'a Arc<dyn CorePlugin>, Invalid> {
+pub(super) fn validate<'a>(action: &Action, registry: &'a Registry) -> Result<(&'a Arc<dyn CorePlugin>, Why), Invalid> {
     let spec = &action.object.spec;
     let missing = missing_fields(action);
     if !missing.is_empty() {
         return Err(Invalid::MissingFields(missing));
     }
-    registry.resolve(&spec.task_type).map_err(|source| Invalid::NoPlugin { task_type: spec.task_type.clone(), source })
+    registry.resolve(spec).map_err(|source| Invalid::NoPlugin { task_type: spec.task_type.clone(), source })
 }
 
 /// Fields that every task needs and this one does not have.
@@ -78,6 +78,7 @@ impl Reconciler {
         let mut status = action.status();
         status.set_condition(condition::FAILED, true, invalid.condition_reason(), &message, now);
         status.set_condition(condition::PROGRESSING, false, invalid.condition_reason(), &message, now);
+        status.show_pending(None, now);
         self.actions.write_status(action, &status, Urgency::Immediate).await?;
         // The next round labels it as ended.
         Ok(Wake::Now)

@@ -1,17 +1,23 @@
-//! What Kubernetes records about the pods of tasks: kept only for those, and forgotten with them.
+//! What Kubernetes records about the objects of tasks: kept only for those, and forgotten with them.
+//!
+//! The server is asked for events about one kind at a time, so that everything else that happens in the cluster never
+//! reaches us.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use aileron_machinery::{AnyResource, ResourceKind};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::Api;
 use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 
+use super::kinds::ObjectCache;
 use super::pods::PodCache;
-use super::{PAGE, Sink, Synced, follow};
+use super::{PAGE, Sink, Synced, actions_of, follow};
 use crate::cluster::ObjectEvent;
 use crate::controller::memory::{ActionKey, Memory};
 use crate::controller::queue::Queue;
@@ -26,17 +32,13 @@ const WARNING_DELAY: Duration = Duration::from_secs(1);
 /// An object in trouble repeats itself; more than this many events of one object say nothing new.
 const EVENTS_PER_OBJECT: usize = 64;
 
-type Place = (String, String);
+/// Kind, namespace and name of what an event is about.
+type About = (String, String, String);
 
 /// Events by the object they are about.
 #[derive(Default)]
 pub struct EventCache {
-    by_object: Mutex<HashMap<Place, BTreeMap<String, Recorded>>>,
-}
-
-struct Recorded {
-    kind: String,
-    event: ObjectEvent,
+    by_object: Mutex<HashMap<About, BTreeMap<String, ObjectEvent>>>,
 }
 
 impl EventCache {
@@ -50,38 +52,37 @@ impl EventCache {
         recorded_after: Option<Timestamp>,
     ) -> Vec<ObjectEvent> {
         let by_object = self.lock();
-        let events = by_object.get(&(namespace.to_owned(), name.to_owned())).into_iter().flat_map(BTreeMap::values);
-        let of_kind = events.filter(|recorded| recorded.kind == kind).map(|recorded| recorded.event.clone());
-        newer_events(of_kind, created_after, recorded_after)
+        let events = by_object.get(&about(kind, namespace, name)).into_iter().flat_map(BTreeMap::values);
+        newer_events(events.cloned(), created_after, recorded_after)
     }
 
     /// Forgets what was recorded about an object.
-    pub fn forget(&self, namespace: &str, name: &str) {
-        self.lock().remove(&(namespace.to_owned(), name.to_owned()));
+    pub fn forget(&self, kind: &str, namespace: &str, name: &str) {
+        self.lock().remove(&about(kind, namespace, name));
     }
 
-    fn remove(&self, place: &Place, id: &str) {
+    fn remove(&self, about: &About, id: &str) {
         let mut by_object = self.lock();
-        if let Some(events) = by_object.get_mut(place) {
+        if let Some(events) = by_object.get_mut(about) {
             events.remove(id);
             if events.is_empty() {
-                by_object.remove(place);
+                by_object.remove(about);
             }
         }
     }
 
-    fn insert(&self, place: Place, id: String, kind: String, event: ObjectEvent) -> bool {
+    fn insert(&self, about: About, id: String, event: ObjectEvent) -> bool {
         let mut by_object = self.lock();
-        let events = by_object.entry(place).or_default();
+        let events = by_object.entry(about).or_default();
         // An update repeats what was said before.
         if events.contains_key(&id) || events.len() >= EVENTS_PER_OBJECT {
             return false;
         }
-        events.insert(id, Recorded { kind, event });
+        events.insert(id, event);
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, BTreeMap<String, Recorded>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<About, BTreeMap<String, ObjectEvent>>> {
         self.by_object.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,14 +107,20 @@ pub fn newer_events(
     newer
 }
 
-/// What the event watch feeds and looks at.
+fn about(kind: &str, namespace: &str, name: &str) -> About {
+    (kind.to_owned(), namespace.to_owned(), name.to_owned())
+}
+
+/// What the event watches feed and look at.
 #[derive(Clone)]
 pub struct EventFeed {
     /// The cache.
     pub events: Arc<EventCache>,
     /// To know which pods are ours.
     pub pods: Arc<PodCache>,
-    /// To know which pods will be ours.
+    /// To know which other objects are ours.
+    pub others: Arc<ObjectCache>,
+    /// To know which objects will be ours.
     pub memory: Arc<Memory>,
     /// Woken by warnings.
     pub queue: Arc<Queue>,
@@ -121,28 +128,49 @@ pub struct EventFeed {
 
 /// Follows events about pods.
 pub async fn run(client: kube::Client, feed: EventFeed, synced: Synced, cancel: CancellationToken) {
+    follow_kind(NAME, client, ResourceKind::of::<Pod>(), feed, synced, cancel).await;
+}
+
+/// Follows events about objects of one kind.
+pub(super) async fn follow_kind(
+    name: &'static str,
+    client: kube::Client,
+    kind: ResourceKind,
+    feed: EventFeed,
+    synced: Synced,
+    cancel: CancellationToken,
+) {
     let api: Api<Event> = Api::all(client);
-    let config = watcher::Config::default().fields("regarding.kind=Pod").page_size(PAGE);
-    follow(NAME, watcher(api, config), Events { feed }, synced, cancel).await;
+    let config = watcher::Config::default().fields(&format!("regarding.kind={}", kind.kind)).page_size(PAGE);
+    follow(name, watcher(api, config), Events { kind, feed }, synced, cancel).await;
 }
 
 struct Events {
+    kind: ResourceKind,
     feed: EventFeed,
+}
+
+impl Events {
+    /// The action that an object is for, if it is for one.
+    fn action_of(&self, namespace: &str, name: &str) -> Option<ActionKey> {
+        let seen = match self.feed.pods.get(namespace, name) {
+            Some(pod) if self.kind == ResourceKind::of::<Pod>() => Some(pod as Arc<dyn AnyResource>),
+            _ => self.feed.others.get(&self.kind, namespace, name),
+        };
+        // Most objects are named after their action and attempt, so the action is known before the object is seen.
+        let named = || name.rsplit_once('-').map(|(action, _)| ActionKey::new(namespace, action));
+        match seen {
+            Some(object) => actions_of(object.metadata()).into_iter().next(),
+            None => named().filter(|key| self.feed.memory.get(key).is_some()),
+        }
+    }
 }
 
 impl Sink<Event> for Events {
     fn seen(&mut self, event: Event, listed: bool) {
         let Some(regarding) = event.regarding else { return };
-        let (Some(namespace), Some(name), Some(kind)) = (regarding.namespace, regarding.name, regarding.kind) else {
-            return;
-        };
-        // Objects are named after their action and attempt, so the action is known before the pod is seen.
-        let Some((action, _)) = name.rsplit_once('-') else { return };
-        let key = ActionKey::new(&namespace, action);
-        let ours = self.feed.pods.get(&namespace, &name).is_some() || self.feed.memory.get(&key).is_some();
-        if !ours {
-            return;
-        }
+        let (Some(namespace), Some(name)) = (regarding.namespace, regarding.name) else { return };
+        let Some(action) = self.action_of(&namespace, &name) else { return };
         let now = Timestamp::now();
         let recorded = ObjectEvent {
             message: event.note.unwrap_or_default(),
@@ -150,9 +178,9 @@ impl Sink<Event> for Events {
             recorded_at: now,
         };
         let id = event.metadata.name.unwrap_or_default();
-        let is_new = self.feed.events.insert((namespace, name), id, kind, recorded);
+        let is_new = self.feed.events.insert((self.kind.kind.to_string(), namespace, name), id, recorded);
         if is_new && !listed && event.type_.as_deref() == Some("Warning") {
-            self.feed.queue.wake_at(&key, Instant::now() + WARNING_DELAY);
+            self.feed.queue.wake_at(&action, Instant::now() + WARNING_DELAY);
         }
     }
 
@@ -162,8 +190,9 @@ impl Sink<Event> for Events {
 
     fn gone(&mut self, event: Event) {
         let Some(regarding) = event.regarding else { return };
-        let place = (regarding.namespace.unwrap_or_default(), regarding.name.unwrap_or_default());
-        self.feed.events.remove(&place, &event.metadata.name.unwrap_or_default());
+        let (namespace, name) = (regarding.namespace.unwrap_or_default(), regarding.name.unwrap_or_default());
+        let about = (self.kind.kind.to_string(), namespace, name);
+        self.feed.events.remove(&about, &event.metadata.name.unwrap_or_default());
     }
 }
 
@@ -189,12 +218,54 @@ mod tests {
     #[test]
     fn an_object_in_trouble_does_not_fill_the_memory() {
         let cache = EventCache::default();
-        let place = ("ns".to_owned(), "a-0".to_owned());
         for number in 0..200 {
-            cache.insert(place.clone(), number.to_string(), "Pod".into(), event(number, number));
+            cache.insert(about("Pod", "ns", "a-0"), number.to_string(), event(number, number));
         }
         assert_eq!(cache.since("Pod", "ns", "a-0", None, None).len(), EVENTS_PER_OBJECT);
-        cache.forget("ns", "a-0");
+        assert!(cache.insert(about("RayJob", "ns", "a-0"), "1".into(), event(1, 1)));
+        cache.forget("Pod", "ns", "a-0");
+        assert_eq!(cache.since("Pod", "ns", "a-0", None, None), []);
+        assert_eq!(cache.since("RayJob", "ns", "a-0", None, None).len(), 1, "another kind's object of the same name");
+        cache.forget("RayJob", "ns", "a-0");
         assert!(cache.lock().is_empty());
+    }
+
+    fn sink(kind: ResourceKind) -> Events {
+        let memory = Memory::default();
+        let action = serde_json::json!({"apiVersion": "flyte.org/v1", "kind": "TaskAction",
+            "metadata": {"name": "r-a0", "namespace": "ns", "resourceVersion": "1"}, "spec": {}});
+        memory.observe(serde_json::from_value(action).expect("an action"));
+        let feed = EventFeed {
+            events: Arc::default(),
+            pods: Arc::default(),
+            others: Arc::default(),
+            memory: memory.into(),
+            queue: Arc::default(),
+        };
+        Events { kind, feed }
+    }
+
+    #[test]
+    fn events_about_objects_of_operators_are_kept_and_those_about_strangers_are_not() {
+        let ray = ResourceKind {
+            group: "ray.io".into(),
+            version: "v1".into(),
+            kind: "RayJob".into(),
+            plural: "rayjobs".into(),
+        };
+        let mut sink = sink(ray);
+        let about = |name: &str| -> Event {
+            serde_json::from_value(serde_json::json!({
+                "apiVersion": "events.k8s.io/v1", "kind": "Event", "eventTime": null, "note": "said",
+                "metadata": {"name": format!("{name}.1"), "namespace": "ns"},
+                "regarding": {"kind": "RayJob", "namespace": "ns", "name": name}}))
+            .expect("an event")
+        };
+        sink.seen(about("r-a0-0"), false);
+        sink.seen(about("stranger-0"), false);
+        assert_eq!(sink.feed.events.since("RayJob", "ns", "r-a0-0", None, None).len(), 1);
+        assert_eq!(sink.feed.events.lock().len(), 1);
+        sink.gone(about("r-a0-0"));
+        assert!(sink.feed.events.lock().is_empty());
     }
 }

@@ -1,34 +1,23 @@
 //! Objects of kinds that plugins make, other than pods: one watch per kind, started when the cluster serves the kind and
 //! stopped when it no longer does.
 
+mod definitions;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
 
 use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, ObjectMeta, PartialObjectMeta};
-use kube::runtime::watcher;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use kube::api::{DynamicObject, ObjectMeta};
 
-use super::{PAGE, Sink, Synced, follow, wake_owner};
-use crate::action::metadata::MANAGED_LABEL;
+use super::events::EventFeed;
+use super::{Sink, wake_owner};
 use crate::cluster::kube::objects::KubeObjects;
+use crate::controller::memory::Memory;
 use crate::controller::queue::Queue;
-use crate::plugin_list::{Served, served_kinds};
+use crate::plugin_list::{self, Served, ServedKinds};
 
-/// The name of the watch that tells which kinds there are, in readiness and metrics.
-pub const NAME: &str = "customresourcedefinitions";
-
-/// The watches of the kinds themselves share one name: readiness does not wait for them, and metrics count them as one.
-const KIND_WATCH: &str = "plugin-objects";
-
-/// How long to wait when the cluster cannot say what it serves, doubled up to [`ASK_AGAIN`].
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-/// How often to ask which kinds are served, where definitions may not be followed. An operator is installed rarely, and
-/// whoever installs one waits a minute anyway.
-const ASK_AGAIN: Duration = Duration::from_secs(60);
+pub use definitions::{NAME, run};
 
 type Place = (String, String);
 
@@ -36,6 +25,7 @@ type Place = (String, String);
 #[derive(Default)]
 pub struct ObjectCache {
     kinds: RwLock<HashMap<ResourceKind, Kind>>,
+    served: RwLock<ServedKinds>,
 }
 
 #[derive(Default)]
@@ -51,6 +41,31 @@ impl ObjectCache {
         let kinds = self.read();
         let kind = kinds.get(kind).filter(|kind| kind.complete)?;
         kind.objects.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// All objects of all kinds.
+    pub fn all(&self) -> Vec<(ResourceKind, Arc<dyn AnyResource>)> {
+        let kinds = self.read();
+        let objects = kinds.iter().flat_map(|(kind, it)| it.objects.values().map(move |object| (kind, object)));
+        objects.map(|(kind, object)| (kind.clone(), Arc::clone(object))).collect()
+    }
+
+    /// The cluster is known not to serve this kind.
+    pub fn lacks(&self, kind: &ResourceKind) -> bool {
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        plugin_list::missing(&served, kind).is_some()
+    }
+
+    /// Enters what is known about a kind. True if it was not known before that the kind is served, and now is.
+    fn learn(&self, kind: &ResourceKind, served: Served) -> bool {
+        let is_served = served == Served::Yes;
+        let mut known = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(kind.clone(), served) != Some(Served::Yes) && is_served
+    }
+
+    /// The kind's first list is complete.
+    fn is_complete(&self, kind: &ResourceKind) -> bool {
+        self.read().get(kind).is_some_and(|kind| kind.complete)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<ResourceKind, Kind>> {
@@ -71,6 +86,10 @@ pub struct KindFeed {
     pub objects: Arc<KubeObjects>,
     /// Woken when an object changes.
     pub queue: Arc<Queue>,
+    /// Who may have waited for a kind.
+    pub memory: Arc<Memory>,
+    /// Events about objects, followed with their kind and forgotten with them.
+    pub events: EventFeed,
     /// Told what a definition looks like, by its name.
     pub observers: BTreeMap<&'static str, Observer>,
 }
@@ -78,154 +97,30 @@ pub struct KindFeed {
 /// Told what a definition looks like; nothing if it is gone.
 pub type Observer = Arc<dyn Fn(Option<&CustomResourceDefinition>) + Send + Sync>;
 
-/// Follows the definitions in the cluster, and with them the kinds of these plugins.
-pub async fn run(
-    client: kube::Client,
-    plugins: Vec<Arc<dyn AnyK8sPlugin>>,
-    feed: KindFeed,
-    synced: Synced,
-    cancel: CancellationToken,
-) {
-    let wanted = plugins.into_iter().map(|plugin| (plugin.kind(), plugin));
-    let wanted = wanted.filter(|(kind, _)| !kind.group.is_empty());
-    let wanted: BTreeMap<String, _> =
-        wanted.map(|(kind, plugin)| (format!("{}.{}", kind.plural, kind.group), (kind, plugin))).collect();
-    let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
-    let watches = TaskTracker::new();
-    let mut sink = Definitions {
-        client: client.clone(),
-        wanted,
-        feed,
-        synced: synced.clone(),
-        cancel: cancel.clone(),
-        watches: watches.clone(),
-        running: HashMap::new(),
-        listed: HashSet::new(),
-    };
-    // Asking which kinds are served is allowed to everybody; following definitions needs a permission that an existing
-    // installation may not have given.
-    sink.compare(&client).await;
-    let mut pause = FIRST_PAUSE;
-    loop {
-        match definitions.list(&ListParams::default().limit(1)).await {
-            Ok(_) => {
-                let config = watcher::Config::default().page_size(PAGE);
-                follow(NAME, watcher(definitions, config), sink, synced, cancel).await;
-                break;
-            }
-            Err(kube::Error::Api(status)) if status.is_forbidden() => pause = ASK_AGAIN,
-            Err(error) => tracing::debug!(%error, "definitions cannot be listed now"),
-        }
-        tokio::select! {
-            () = cancel.cancelled() => break,
-            () = tokio::time::sleep(pause) => sink.compare(&client).await,
-        }
-        pause = (pause * 2).min(ASK_AGAIN);
-    }
-    watches.close();
-    watches.wait().await;
-}
-
-struct Definitions {
-    client: kube::Client,
-    wanted: BTreeMap<String, (ResourceKind, Arc<dyn AnyK8sPlugin>)>,
-    feed: KindFeed,
-    synced: Synced,
-    cancel: CancellationToken,
-    watches: TaskTracker,
-    running: HashMap<String, CancellationToken>,
-    listed: HashSet<String>,
-}
-
-impl Definitions {
-    /// Starts and stops watches by what the cluster says it serves.
-    async fn compare(&mut self, client: &kube::Client) {
-        let kinds: Vec<_> = self.wanted.values().map(|(kind, _)| kind.clone()).collect();
-        let served = served_kinds(client, &kinds).await;
-        let names: Vec<_> = self.wanted.iter().map(|(name, (kind, _))| (name.clone(), kind.clone())).collect();
-        for (name, kind) in names {
-            match served.get(&kind) {
-                Some(Served::Yes) => self.appeared(&name),
-                Some(Served::No) => self.stop(&name),
-                // Nothing is known, so nothing changes.
-                Some(Served::Unknown(_)) | None => {}
-            }
+impl KindFeed {
+    /// A kind appeared, which happens rarely. Who waited for it is not looked up: a round under way may be about to find
+    /// that it waits.
+    fn wake_everybody(&self) {
+        for key in self.memory.keys() {
+            self.queue.wake(&key);
         }
     }
 
-    fn appeared(&mut self, name: &str) {
-        self.start(name);
-        if let Some((name, observe)) = self.feed.observers.get_key_value(name) {
-            self.watches.spawn(look(self.client.clone(), name, Arc::clone(observe)));
+    /// An object is gone.
+    fn forget(&self, kind: &ResourceKind, metadata: &ObjectMeta) {
+        let (namespace, name) = place(metadata);
+        self.events.events.forget(&kind.kind, &namespace, &name);
+        self.objects.gone(kind, metadata);
+        wake_owner(&self.queue, metadata);
+    }
+
+    /// A kind is gone, and with it all its objects.
+    fn drop_kind(&self, kind: &ResourceKind) {
+        self.cache.learn(kind, Served::No);
+        let dropped = self.cache.write().remove(kind).unwrap_or_default();
+        for object in dropped.objects.values() {
+            self.forget(kind, object.metadata());
         }
-    }
-
-    fn start(&mut self, name: &str) {
-        let Some((kind, plugin)) = self.wanted.get(name).filter(|_| !self.running.contains_key(name)) else { return };
-        let stop = self.cancel.child_token();
-        self.running.insert(name.to_owned(), stop.clone());
-        let resource = ApiResource {
-            group: kind.group.to_string(),
-            version: kind.version.to_string(),
-            api_version: kind.api_version(),
-            kind: kind.kind.to_string(),
-            plural: kind.plural.to_string(),
-        };
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-        let (label, value) = MANAGED_LABEL;
-        let config = watcher::Config::default().labels(&format!("{label}={value}")).page_size(PAGE);
-        let objects = KindObjects {
-            kind: kind.clone(),
-            plugin: Arc::clone(plugin),
-            feed: self.feed.clone(),
-            listed: HashSet::new(),
-        };
-        tracing::info!(kind = %kind.kind, group = %kind.group, "the cluster serves this kind; it is watched");
-        self.watches.spawn(follow(KIND_WATCH, watcher(api, config), objects, self.synced.clone(), stop));
-    }
-
-    fn stop(&mut self, name: &str) {
-        let (Some(stop), Some((kind, _))) = (self.running.remove(name), self.wanted.get(name)) else { return };
-        stop.cancel();
-        if let Some(observe) = self.feed.observers.get(name) {
-            observe(None);
-        }
-        self.feed.cache.write().remove(kind);
-        tracing::warn!(kind = %kind.kind, group = %kind.group, "the cluster no longer serves this kind");
-    }
-}
-
-impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
-    fn seen(&mut self, definition: PartialObjectMeta<CustomResourceDefinition>, listed: bool) {
-        let name = definition.metadata.name.unwrap_or_default();
-        self.appeared(&name);
-        if listed {
-            self.listed.insert(name);
-        }
-    }
-
-    fn restarted(&mut self) {
-        self.listed.clear();
-    }
-
-    fn listed(&mut self) {
-        let gone: Vec<_> = self.running.keys().filter(|name| !self.listed.contains(*name)).cloned().collect();
-        for name in gone {
-            self.stop(&name);
-        }
-    }
-
-    fn gone(&mut self, definition: PartialObjectMeta<CustomResourceDefinition>) {
-        self.stop(&definition.metadata.name.unwrap_or_default());
-    }
-}
-
-/// Fetches a whole definition, of which the watch keeps only the name: some are large, and hardly any is looked at.
-async fn look(client: kube::Client, name: &'static str, observe: Observer) {
-    let api: Api<CustomResourceDefinition> = Api::all(client);
-    match api.get_opt(name).await {
-        Ok(definition) => observe(definition.as_ref()),
-        Err(error) => tracing::warn!(name, %error, "a definition cannot be read; its optional features stay off"),
     }
 }
 
@@ -242,8 +137,7 @@ impl KindObjects {
         if let Some(kind) = self.feed.cache.write().get_mut(&self.kind) {
             kind.objects.remove(&place);
         }
-        self.feed.objects.gone(&self.kind, metadata);
-        wake_owner(&self.feed.queue, metadata);
+        self.feed.forget(&self.kind, metadata);
     }
 }
 
@@ -274,6 +168,10 @@ impl Sink<DynamicObject> for KindObjects {
 
     fn listed(&mut self) {
         let listed = std::mem::take(&mut self.listed);
+        // A list is the proof that the kind is served; a definition alone is not, while it is being established.
+        if self.feed.cache.learn(&self.kind, Served::Yes) {
+            self.feed.wake_everybody();
+        }
         let gone: Vec<_> = {
             let mut kinds = self.feed.cache.write();
             let kind = kinds.entry(self.kind.clone()).or_default();

@@ -52,6 +52,11 @@ impl PodCache {
         pods.filter(labelled).cloned().collect()
     }
 
+    /// All pods.
+    pub fn all(&self) -> Vec<Arc<Pod>> {
+        self.read().pods.values().cloned().collect()
+    }
+
     /// How many pods there are.
     pub fn len(&self) -> usize {
         self.read().pods.len()
@@ -134,8 +139,9 @@ struct Pods {
 impl Pods {
     fn drop_pod(&self, place: &Place, metadata: &ObjectMeta) {
         self.feed.pods.remove(place);
-        self.feed.events.forget(&place.0, &place.1);
-        self.feed.objects.gone(&ResourceKind::of::<Pod>(), metadata);
+        let kind = ResourceKind::of::<Pod>();
+        self.feed.events.forget(&kind.kind, &place.0, &place.1);
+        self.feed.objects.gone(&kind, metadata);
         wake_owner(&self.feed.queue, metadata);
     }
 }

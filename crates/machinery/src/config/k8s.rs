@@ -74,6 +74,13 @@ pub struct K8sConfig {
     /// Deletes a task's resource when the task has ended. Nothing is left behind, and log links into the cluster die
     /// with it.
     pub delete_resource_on_finalize: bool,
+    /// Which objects of ended attempts are deleted while their TaskAction stays: `never`, `on-success`, or `always`.
+    /// Objects of failed attempts that another attempt follows are always deleted.
+    #[schemars(extend("x-aileron" = true))]
+    pub delete_finished: DeleteFinished,
+    /// How long such an object is kept first, so that its logs can be read and its status looked at.
+    #[schemars(schema_with = "schema::duration", extend("x-aileron" = true))]
+    pub delete_finished_after: GoDuration,
     /// How long a container may report CreateContainerError before the task fails.
     #[schemars(schema_with = "schema::duration")]
     pub create_container_error_grace_period: GoDuration,
@@ -131,6 +138,19 @@ pub struct K8sConfig {
     pub disable_inject_owner_references: bool,
 }
 
+/// Which objects of ended attempts are deleted while their TaskAction stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeleteFinished {
+    /// None.
+    #[default]
+    Never,
+    /// Those of tasks that ended well.
+    OnSuccess,
+    /// All.
+    Always,
+}
+
 /// Three minutes: registries and kubelets recover from most hiccups in that time.
 const GRACE_PERIOD_SECONDS: i64 = 180;
 
@@ -164,6 +184,8 @@ impl Default for K8sConfig {
             resource_tolerations: BTreeMap::new(),
             co_pilot: CoPilotConfig::default(),
             delete_resource_on_finalize: false,
+            delete_finished: DeleteFinished::default(),
+            delete_finished_after: GoDuration::default(),
             create_container_error_grace_period: GoDuration::from_secs(GRACE_PERIOD_SECONDS),
             create_container_config_error_grace_period: GoDuration::default(),
             image_pull_backoff_grace_period: GoDuration::from_secs(GRACE_PERIOD_SECONDS),

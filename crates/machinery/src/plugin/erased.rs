@@ -10,7 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use super::PluginEntry;
-use super::k8s::{AbortBehavior, K8sPlugin, K8sResource, Needs, PhaseContext, PluginProperties, ResourceKind};
+use super::k8s::{
+    AbortBehavior, K8sPlugin, K8sResource, Needs, PhaseContext, PluginProperties, ResourceKind, TokenRequest,
+};
 use crate::{PhaseInfo, PluginError, TaskContext};
 
 /// Some Kubernetes object.
@@ -63,6 +65,8 @@ pub trait AnyK8sPlugin: Send + Sync {
     fn kind(&self) -> ResourceKind;
     /// See [`K8sPlugin::needs`].
     fn needs(&self, task: &TaskContext) -> Needs;
+    /// See [`K8sPlugin::token`].
+    fn token(&self, task: &TaskContext) -> Option<TokenRequest>;
     /// See [`K8sPlugin::build`].
     fn build(&self, task: &TaskContext) -> Result<Box<dyn AnyResource>, PluginError>;
     /// See [`K8sPlugin::build_observed`].
@@ -121,6 +125,10 @@ impl<P: K8sPlugin> AnyK8sPlugin for Typed<P> {
 
     fn needs(&self, task: &TaskContext) -> Needs {
         self.0.needs(task)
+    }
+
+    fn token(&self, task: &TaskContext) -> Option<TokenRequest> {
+        self.0.token(task)
     }
 
     fn build(&self, task: &TaskContext) -> Result<Box<dyn AnyResource>, PluginError> {

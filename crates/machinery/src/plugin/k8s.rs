@@ -107,6 +107,13 @@ pub struct PhaseContext<'a> {
     pub error_document: Option<&'a ErrorDocument>,
 }
 
+/// A wish for one token of a pool, such as a licence, that an action holds until it has ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TokenRequest {
+    /// The name of the pool, as `tasks.pools` has it.
+    pub pool: String,
+}
+
 /// How an attempt is stopped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AbortBehavior<R> {
@@ -160,6 +167,12 @@ pub trait K8sPlugin: Send + Sync + 'static {
     /// What must be fetched for this task before the other methods are called.
     fn needs(&self, _task: &TaskContext) -> Needs {
         Needs::default()
+    }
+
+    /// The token that the task must hold before its object is made. Operators of an installation can ask for tokens by task
+    /// type without any help of a plugin (`tasks.pools`).
+    fn token(&self, _task: &TaskContext) -> Option<TokenRequest> {
+        None
     }
 
     /// The object for this attempt. Name, namespace, owner and finalizer are the manager's business.

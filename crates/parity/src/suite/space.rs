@@ -357,8 +357,9 @@ impl Shown for TaskAction {
 
     fn outcome(&self) -> Option<(String, String)> {
         let conditions = self.shown().conditions;
-        let ended =
-            conditions.into_iter().find(|condition| condition.type_ != "Progressing" && condition.status == "True");
+        let ended = conditions.into_iter().find(|condition| {
+            ["Succeeded", "Failed"].contains(&condition.type_.as_str()) && condition.status == "True"
+        });
         ended.map(|condition| (condition.type_, condition.reason))
     }
 

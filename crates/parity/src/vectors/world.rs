@@ -223,10 +223,8 @@ impl State {
             None => {}
         }
         Some(match &injection.generic {
-            Some(message) => ApiError { code: 0, reason: String::new(), message: message.clone() },
-            None => {
-                ApiError { code: injection.code, reason: injection.reason.clone(), message: injection.message.clone() }
-            }
+            Some(message) => ApiError::unanswered(message.clone()),
+            None => refusal(injection.code, &injection.reason, injection.message.clone()),
         })
     }
 
@@ -272,12 +270,16 @@ fn resource_name(kind: &ResourceKind) -> String {
     if kind.group.is_empty() { kind.plural.to_string() } else { format!("{}.{}", kind.plural, kind.group) }
 }
 
+fn refusal(code: u16, reason: &str, message: String) -> ApiError {
+    ApiError { code, reason: reason.to_owned(), message, retry_after: None }
+}
+
 fn not_found(resource: &str, name: &str) -> ApiError {
-    ApiError { code: 404, reason: "NotFound".into(), message: format!("{resource} {name:?} not found") }
+    refusal(404, "NotFound", format!("{resource} {name:?} not found"))
 }
 
 fn already_exists(resource: &str, name: &str) -> ApiError {
-    ApiError { code: 409, reason: "AlreadyExists".into(), message: format!("{resource} {name:?} already exists") }
+    refusal(409, "AlreadyExists", format!("{resource} {name:?} already exists"))
 }
 
 #[cfg(test)]

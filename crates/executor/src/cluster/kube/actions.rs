@@ -25,6 +25,8 @@ const REPORTER: &str = "taskaction-controller";
 /// An action is queued when it appears, and its event with the reason is recorded at once; so the status can wait for
 /// something better, and says so only if nothing better comes.
 const HOLD_QUEUED: Duration = Duration::from_secs(10);
+/// Room in a quota is often there a moment later; the event with the reason is recorded at once.
+const HOLD_WAITING: Duration = Duration::from_secs(2);
 /// Most pods run shortly after they begin to be prepared.
 const HOLD_INITIALIZING: Duration = Duration::from_secs(2);
 /// Beyond this a step is shown however busy the server is: a phase that lags more looks like a stuck task.
@@ -201,6 +203,7 @@ fn requests(key: &ActionKey) -> kube::core::request::Request {
 fn patience(status: &TaskActionStatus) -> Duration {
     match Phase::from_name(&status.plugin_phase) {
         Some(Phase::Queued) => HOLD_QUEUED,
+        Some(Phase::WaitingForResources) => HOLD_WAITING,
         Some(Phase::Initializing) => HOLD_INITIALIZING,
         _ => Duration::ZERO,
     }
@@ -209,25 +212,20 @@ fn patience(status: &TaskActionStatus) -> Duration {
 /// How long at most, when there is more to write than the server takes.
 fn longest_patience(status: &TaskActionStatus) -> Duration {
     match Phase::from_name(&status.plugin_phase) {
-        Some(Phase::Queued | Phase::Initializing) => HOLD_QUEUED_AT_MOST,
+        Some(Phase::Queued | Phase::WaitingForResources | Phase::Initializing) => HOLD_QUEUED_AT_MOST,
         _ => HOLD_RUNNING_AT_MOST,
     }
 }
 
 fn as_json(status: &TaskActionStatus) -> Result<Value, ApiError> {
-    serde_json::to_value(status).map_err(|error| ApiError {
-        code: 0,
-        reason: String::new(),
-        message: format!("failed to serialise the status: {error}"),
-    })
+    serde_json::to_value(status)
+        .map_err(|error| ApiError::unanswered(format!("failed to serialise the status: {error}")))
 }
 
 fn json_patch(operations: Value) -> Result<Patch<Value>, ApiError> {
-    serde_json::from_value(operations).map(Patch::Json).map_err(|error| ApiError {
-        code: 0,
-        reason: String::new(),
-        message: format!("failed to build the patch: {error}"),
-    })
+    serde_json::from_value(operations)
+        .map(Patch::Json)
+        .map_err(|error| ApiError::unanswered(format!("failed to build the patch: {error}")))
 }
 
 /// The server takes notes of at most 1024 bytes.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::Writer;
 use super::requests::{answered, at, for_metadata, unbuildable};
-use crate::cluster::{ApiError, ObjectEvent, Objects, Observed};
+use crate::cluster::{ApiError, ObjectEvent, Objects, Observed, Sent};
 use crate::watch::events::EventCache;
 use crate::watch::kinds::ObjectCache;
 use crate::watch::pods::PodCache;
@@ -123,7 +123,12 @@ enum Trusted {
 
 #[async_trait]
 impl Objects for KubeObjects {
-    async fn create(&self, plugin: &dyn AnyK8sPlugin, object: Box<dyn AnyResource>) -> Result<(), ApiError> {
+    async fn create(
+        &self,
+        plugin: &dyn AnyK8sPlugin,
+        object: Box<dyn AnyResource>,
+        holds: &(dyn Fn() -> bool + Send + Sync),
+    ) -> Result<Sent, ApiError> {
         let kind = plugin.kind();
         let metadata = object.metadata();
         let namespace = metadata.namespace.clone().unwrap_or_default();
@@ -132,10 +137,18 @@ impl Objects for KubeObjects {
         let request =
             requests(&kind, &namespace).create(&PostParams::default(), body).map_err(|error| unbuildable(&error))?;
         let _turn = self.writer.turn().await?;
+        // Many may have waited for their turn, and the first of them was refused.
+        if !holds() {
+            return Ok(Sent::HeldBack);
+        }
         let created = for_metadata(self.writer.client(), request).await?;
         let uid = created.uid.unwrap_or_default();
         self.own().insert((kind, namespace, name), OwnWrite { created: Some((uid, Instant::now())), deleted: None });
-        Ok(())
+        Ok(Sent::Created(created.resource_version.and_then(|version| version.parse().ok())))
+    }
+
+    fn lacks(&self, kind: &ResourceKind) -> bool {
+        self.others.lacks(kind)
     }
 
     async fn observe(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError> {
@@ -275,7 +288,7 @@ fn requests(kind: &ResourceKind, namespace: &str) -> Request {
 }
 
 fn unserialisable(error: &dyn std::error::Error) -> ApiError {
-    ApiError { code: 0, reason: String::new(), message: error.to_string() }
+    ApiError::unanswered(error.to_string())
 }
 
 /// We asked for its deletion, so it counts as being deleted even before the watch says so.

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, RETRY_AFTER};
 use kube::api::{ObjectMeta, PartialObjectMeta};
+use kube::client::Body;
+use kube::core::Status;
 use kube::core::request::Request;
 use serde::de::DeserializeOwned;
 
 use crate::action::TaskAction;
-use crate::cluster::ApiError;
+use crate::cluster::{ApiError, KIND_NOT_SERVED};
 use crate::error_text::chain;
 
 /// Ask for the metadata only: the rest of the answer is what we just sent.
@@ -17,6 +19,10 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 
 /// A write that takes longer than the API server's own limit will not be answered; it must not hold its turn for ever.
 const PATIENCE: Duration = Duration::from_secs(65);
+
+/// Reason of a refusal that is no `Status`: from a proxy, or from a server that is too busy to write one. The client
+/// uses the same words.
+const NO_STATUS: &str = "Failed to parse error data";
 
 /// A request builder for a kind in a namespace.
 pub(super) fn at(group: &str, version: &str, plural: &str, namespace: &str) -> Request {
@@ -26,7 +32,7 @@ pub(super) fn at(group: &str, version: &str, plural: &str, namespace: &str) -> R
 
 /// A request that cannot even be put together.
 pub(super) fn unbuildable(error: &kube::core::request::Error) -> ApiError {
-    ApiError { code: 0, reason: String::new(), message: format!("failed to build the request: {error}") }
+    ApiError::unanswered(format!("failed to build the request: {error}"))
 }
 
 /// Sends a write and reads back the metadata.
@@ -50,21 +56,74 @@ pub(super) async fn answered<T: DeserializeOwned>(
     request: http::Request<Vec<u8>>,
 ) -> Result<T, ApiError> {
     let verb = request.method().clone();
-    match tokio::time::timeout(PATIENCE, client.request::<T>(request)).await {
-        Ok(answer) => answer.map_err(ApiError::from),
-        Err(_) => Err(ApiError {
-            code: 0,
-            reason: String::new(),
-            message: format!("the API server did not answer a {verb} within {PATIENCE:?}"),
-        }),
+    match tokio::time::timeout(PATIENCE, exchange(client, request)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(ApiError::unanswered(format!("the API server did not answer a {verb} within {PATIENCE:?}"))),
     }
+}
+
+/// As the client does it, but a refusal keeps the header that says when to come back.
+async fn exchange<T: DeserializeOwned>(client: &kube::Client, request: http::Request<Vec<u8>>) -> Result<T, ApiError> {
+    let answer = client.send(request.map(Body::from)).await?;
+    let code = answer.status();
+    let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let body = answer.into_body().collect_bytes().await?;
+    if !code.is_client_error() && !code.is_server_error() {
+        return serde_json::from_slice(&body)
+            .map_err(|error| ApiError::unanswered(format!("the answer of the API server is not readable: {error}")));
+    }
+    let status = serde_json::from_slice(&body)
+        .unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&body).trim(), NO_STATUS).with_code(code.as_u16()));
+    let mut error = ApiError::from(kube::Error::Api(status.boxed()));
+    error.retry_after = seconds.map(Duration::from_secs).or(error.retry_after);
+    Err(error)
 }
 
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) => Self { code: status.code, reason: status.reason, message: status.message },
-            other => Self { code: 0, reason: String::new(), message: chain(&other) },
+            kube::Error::Api(status) if knows_no_such_kind(status.code, &status.reason, &status.message) => {
+                Self { reason: KIND_NOT_SERVED.into(), code: status.code, message: status.message, retry_after: None }
+            }
+            kube::Error::Api(status) => {
+                let seconds = status.details.as_ref().map(|details| details.retry_after_seconds);
+                let retry_after =
+                    seconds.filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.into()));
+                Self { code: status.code, reason: status.reason, message: status.message, retry_after }
+            }
+            other => Self::unanswered(chain(&other)),
         }
+    }
+}
+
+/// The answer is about the kind and not about an object: a group or version without any kinds is answered by a plain
+/// text, another kind of a known group by these words, and a definition that is being deleted takes no new objects.
+fn knows_no_such_kind(code: u16, reason: &str, message: &str) -> bool {
+    match code {
+        404 => {
+            message.contains("could not find the requested resource")
+                || (reason != "NotFound" && message.starts_with("404 page not found"))
+        }
+        405 => message.contains("custom resource definition is terminating"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_kind_is_told_from_a_missing_object() {
+        assert!(knows_no_such_kind(404, "Failed to parse error data", "404 page not found"));
+        assert!(knows_no_such_kind(404, "NotFound", "the server could not find the requested resource"));
+        assert!(knows_no_such_kind(
+            405,
+            "MethodNotAllowed",
+            "create not allowed while custom resource definition is terminating"
+        ));
+        assert!(!knows_no_such_kind(404, "NotFound", "namespaces \"x\" not found"));
+        assert!(!knows_no_such_kind(404, "NotFound", "rayjobs.ray.io \"a-0\" not found"));
+        assert!(!knows_no_such_kind(405, "MethodNotAllowed", "the server does not allow this method"));
     }
 }

@@ -50,6 +50,10 @@ pub struct ExecutorConfig {
     /// How long a running TaskAction waits for its next look; 0 means 10s.
     #[schemars(schema_with = "schema::duration")]
     pub requeue_duration: GoDuration,
+    /// How long a task waits for a kind of object that the cluster does not serve, most likely because its operator is
+    /// not installed, before it fails; 0 means for ever.
+    #[schemars(schema_with = "schema::duration", extend("x-aileron" = true))]
+    pub missing_kind_timeout: GoDuration,
     /// Removal of TaskActions that have ended.
     pub gc: GcConfig,
 }
@@ -88,6 +92,8 @@ impl Default for ExecutorConfig {
             max_system_failures: 3,
             max_concurrent_reconciles: 512,
             requeue_duration: GoDuration::from_secs(10),
+            // An operator that is being installed or upgraded is back within minutes; a forgotten one is not.
+            missing_kind_timeout: GoDuration::from_secs(10 * 60),
             gc: GcConfig::default(),
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     world.add_files(case.input("files"))?;
     let store: Arc<dyn BlobStore> = Arc::clone(&world.store) as _;
     let mut scenario = Scenario {
-        manager: PluginManager::new(plugin, Arc::clone(&world) as _, store),
+        manager: PluginManager::new(plugin, Arc::clone(&world) as _, store, Arc::default()),
         world,
         installation,
         action: Action::new(object, None),

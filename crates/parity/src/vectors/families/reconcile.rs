@@ -48,7 +48,8 @@ fn reconciler(case: &Case, world: &Arc<World>, has_catalog: bool) -> anyhow::Res
     let installation = Installation::of(case)?;
     let objects: Arc<dyn Objects> = Arc::clone(world) as _;
     let store: Arc<dyn BlobStore> = Arc::clone(&world.store) as _;
-    let mut registry = Registry::new(&installation.plugins(), &RegistryRules::default(), &objects, &store)?;
+    let mut registry =
+        Registry::new(&installation.plugins(), &RegistryRules::default(), &objects, &store, &Arc::default(), None)?;
     if decoded(case.input("noDefaultPlugin"))? {
         registry = registry.without_default();
     }
@@ -69,6 +70,7 @@ fn reconciler(case: &Case, world: &Arc<World>, has_catalog: bool) -> anyhow::Res
             metadata: MetadataSettings {
                 default_service_account: installation.config.executor.default_k8s_service_account.clone(),
             },
+            ..Settings::default()
         },
         platform: Arc::new(move || platform.clone()),
     })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use aileron_executor::cluster::{ApiError, ObjectEvent, Objects, Observed};
+use aileron_executor::cluster::{ApiError, ObjectEvent, Objects, Observed, Sent};
 use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -13,7 +13,12 @@ use super::{Key, State, World, already_exists, not_found, resource_name};
 
 #[async_trait]
 impl Objects for World {
-    async fn create(&self, plugin: &dyn AnyK8sPlugin, object: Box<dyn AnyResource>) -> Result<(), ApiError> {
+    async fn create(
+        &self,
+        plugin: &dyn AnyK8sPlugin,
+        object: Box<dyn AnyResource>,
+        _: &(dyn Fn() -> bool + Send + Sync),
+    ) -> Result<Sent, ApiError> {
         let kind = plugin.kind();
         let document = document(object.as_ref())?;
         let key = key_of(&kind, object.as_ref());
@@ -23,7 +28,7 @@ impl Objects for World {
             None if state.objects.contains_key(&key) => Err(already_exists(&resource_name(&kind), &key.2)),
             None => {
                 state.objects.insert(key.clone(), document.clone());
-                Ok(())
+                Ok(Sent::Created(None))
             }
         };
         state.log("create", &key, Some(document), result)
@@ -184,7 +189,7 @@ fn document(object: &dyn AnyResource) -> Result<Value, ApiError> {
 }
 
 fn unreadable(error: &aileron_machinery::PluginError) -> ApiError {
-    ApiError { code: 0, reason: String::new(), message: error.to_string() }
+    ApiError::unanswered(error.to_string())
 }
 
 /// A JSON merge patch (RFC 7386).

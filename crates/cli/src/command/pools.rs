@@ -1,0 +1,152 @@
+//! `aileron pools`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aileron_executor::action::TaskAction;
+use aileron_executor::action::labels::{TERMINATED, TERMINATION_STATUS};
+use aileron_executor::config::sections::pools::PoolConfig;
+use aileron_executor::pending::PendingReason;
+use aileron_executor::pools::cluster::all_tokens;
+use aileron_executor::pools::limits::Token;
+use anyhow::Context;
+use kube::Client;
+use kube::api::{Api, ListParams, ObjectMeta};
+use serde_json::{Value, json};
+
+use crate::arguments::{Listing, PoolsArguments};
+use crate::failure::Failure;
+use crate::{cluster, configuration, output, table};
+
+/// A pool as it is shown. One that is not configured has no size, but may still have holders.
+struct Shown {
+    config: Option<PoolConfig>,
+    holders: Vec<Token>,
+    waiting: Vec<String>,
+}
+
+pub fn list(arguments: &PoolsArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+    let loaded = configuration::load(&arguments.config, overrides)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let (tokens, waiting) = runtime.block_on(async {
+        let client = cluster::connect(&arguments.cluster).await?;
+        let tokens = all_tokens(&client).await.context("cannot list tokens (Leases)")?;
+        anyhow::Ok((tokens, waiting(&client).await?))
+    })?;
+    let pools = gather(&loaded.config.tasks.pools, &tokens, &waiting);
+    match arguments.output {
+        Listing::Json => output::print_json(&as_json(&pools)),
+        listing => output::print(&as_table(&pools, listing == Listing::Wide)),
+    }
+}
+
+/// Who waits, by pool.
+async fn waiting(client: &Client) -> anyhow::Result<Vec<(String, String)>> {
+    let actions: Api<TaskAction> = Api::all(client.clone());
+    let selector = format!("{TERMINATION_STATUS}!={TERMINATED}");
+    let list = actions.list(&ListParams::default().labels(&selector)).await.context("cannot list TaskActions")?;
+    Ok(list.items.iter().filter_map(|action| Some((waits_for(action)?, place(&action.metadata)))).collect())
+}
+
+/// The pool that an action waits for. The sentence begins with its name.
+fn waits_for(action: &TaskAction) -> Option<String> {
+    let pending = action.status.as_ref()?.pending().filter(|it| it.reason == PendingReason::Pool.as_str())?;
+    Some(pending.message.strip_prefix("pool ")?.split_once(':')?.0.to_owned())
+}
+
+fn place(metadata: &ObjectMeta) -> String {
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!("{}/{}", part(&metadata.namespace), part(&metadata.name))
+}
+
+fn gather(
+    configured: &BTreeMap<String, PoolConfig>,
+    tokens: &[(String, Token)],
+    waiting: &[(String, String)],
+) -> BTreeMap<String, Shown> {
+    let names: BTreeSet<_> = configured.keys().chain(tokens.iter().map(|(pool, _)| pool)).cloned().collect();
+    let shown = |name: String| {
+        let holders = tokens.iter().filter(|(pool, _)| *pool == name).map(|(_, token)| token.clone()).collect();
+        let waiting = waiting.iter().filter(|(pool, _)| *pool == name).map(|(_, place)| place.clone()).collect();
+        (name.clone(), Shown { config: configured.get(&name).cloned(), holders, waiting })
+    };
+    names.into_iter().map(shown).collect()
+}
+
+fn as_table(pools: &BTreeMap<String, Shown>, wide: bool) -> String {
+    let mut header = vec!["POOL", "QUOTA", "USED", "WAITING", "PROJECT CAP", "DOMAIN CAP", "TASK TYPES"];
+    if wide {
+        header.push("HOLDERS");
+    }
+    let number = |number: Option<u32>| number.filter(|it| *it > 0).map_or_else(|| "-".into(), |it| it.to_string());
+    let row = |(name, pool): (&String, &Shown)| {
+        let config = pool.config.as_ref();
+        let mut row = vec![
+            name.clone(),
+            number(config.map(|it| it.quota)),
+            pool.holders.len().to_string(),
+            pool.waiting.len().to_string(),
+            number(config.map(|it| it.project_cap)),
+            number(config.map(|it| it.domain_cap)),
+            words(config.map(|it| it.task_types.as_slice()).unwrap_or_default()),
+        ];
+        if wide {
+            let names = pool.holders.iter().map(|it| format!("{}/{}", it.holder.namespace, it.holder.name));
+            row.push(words(&names.collect::<Vec<_>>()));
+        }
+        row
+    };
+    table::render(&header, &pools.iter().map(row).collect::<Vec<_>>())
+}
+
+fn as_json(pools: &BTreeMap<String, Shown>) -> Value {
+    let pool = |(name, pool): (&String, &Shown)| {
+        let holders: Vec<_> = pool
+            .holders
+            .iter()
+            .map(|token| {
+                json!({
+                    "namespace": &*token.holder.namespace, "name": &*token.holder.name,
+                    "project": token.account.project, "domain": token.account.domain,
+                })
+            })
+            .collect();
+        json!({
+            "name": name, "config": pool.config, "used": pool.holders.len(), "holders": holders,
+            "waiting": pool.waiting,
+        })
+    };
+    json!({ "pools": pools.iter().map(pool).collect::<Vec<_>>() })
+}
+
+fn words(words: &[String]) -> String {
+    if words.is_empty() { "-".into() } else { words.join(",") }
+}
+
+#[cfg(test)]
+mod tests {
+    use aileron_executor::controller::memory::ActionKey;
+    use aileron_executor::pools::limits::Account;
+
+    use super::*;
+
+    #[test]
+    fn pools_are_shown_with_holders_and_waiters_also_those_that_are_no_longer_configured() {
+        let config = PoolConfig { quota: 2, task_types: vec!["spark".into()], ..PoolConfig::default() };
+        let token = |pool: &str, name: &str| {
+            let account = Account { project: "p".into(), domain: "d".into() };
+            (pool.to_owned(), Token { holder: ActionKey::new("ns", name), account, version: 1 })
+        };
+        let tokens = vec![token("licences", "a"), token("old", "b")];
+        let pools = gather(&[("licences".into(), config)].into(), &tokens, &[("licences".into(), "ns/c".into())]);
+        let table = as_table(&pools, true);
+        let rows: Vec<Vec<&str>> = table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(
+            rows,
+            [["licences", "2", "1", "1", "-", "-", "spark", "ns/a"], ["old", "-", "1", "0", "-", "-", "-", "ns/b"],]
+        );
+        let json = as_json(&pools);
+        assert_eq!(json["pools"][0]["waiting"], json!(["ns/c"]));
+        assert_eq!(json["pools"][0]["holders"][0]["project"], "p");
+        assert_eq!(json["pools"][0]["config"]["quota"], 2);
+    }
+}

@@ -1,0 +1,333 @@
+//! The launch gate: every create of an object passes here, or waits.
+//!
+//! A create that quota would refuse is not sent where the quotas of the cluster can be seen; where they cannot, or where
+//! the server refuses for a reason that passes, creates of the same kind in the same namespace pause. Either way the task
+//! waits without losing anything, in the order of age, and is called when it is its turn: a waiting task asks nothing of
+//! anybody.
+//!
+//! | module | question it answers |
+//! | --- | --- |
+//! | [`request`] | what does creating an object take |
+//! | [`quota`] | what is allowed and taken, and whom does a quota mean |
+//! | [`refusal`], [`quota_message`] | what does a refusal mean |
+//! | [`backoff`] | how long do creates pause |
+//! | `space` | who may go next in a namespace |
+//! | [`pass`] | what came of a create |
+
+pub mod amounts;
+pub mod backoff;
+pub mod pass;
+pub mod quota;
+pub mod quota_message;
+pub mod reason;
+pub mod refusal;
+pub mod request;
+
+mod charges;
+mod line;
+mod space;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use aileron_machinery::ResourceKind;
+use jiff::Timestamp;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::controller::memory::{ActionKey, Memory};
+use crate::controller::queue::Queue;
+use backoff::{BackoffSettings, later};
+use pass::{Pass, Waiting};
+use quota::Quota;
+use request::Request;
+use space::{Decision, Rank, Space, Ticket};
+
+/// What an operator may set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateSettings {
+    /// `tasks.backoff`.
+    pub backoff: BackoffSettings,
+    /// `tasks.launch-gate.hold-after`: when the oldest waiting task has waited so long, room is kept for it.
+    pub hold_after: Duration,
+    /// `tasks.launch-gate.hold-for`: for at most so long.
+    pub hold_for: Duration,
+}
+
+/// The actions behind the gate.
+pub trait Roster: Send + Sync {
+    /// It is the action's turn.
+    fn wake(&self, key: &ActionKey);
+    /// When the action was created.
+    fn created(&self, key: &ActionKey) -> Option<Timestamp>;
+}
+
+/// The actions of a controller.
+pub struct ControllerRoster {
+    /// Knows when they were created.
+    pub memory: Arc<Memory>,
+    /// Gives them their rounds.
+    pub queue: Arc<Queue>,
+}
+
+/// The gate.
+pub struct Gate {
+    settings: GateSettings,
+    roster: Box<dyn Roster>,
+    inner: Mutex<Inner>,
+    /// Something may be due earlier than before.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Inner {
+    spaces: HashMap<Arc<str>, Space>,
+    /// Namespaces in which somebody waits.
+    busy: BTreeSet<Arc<str>>,
+    /// Pauses and reasons that gauges showed, to be shown as nothing when they are over.
+    shown_pauses: BTreeSet<(String, String)>,
+    shown_reasons: BTreeSet<&'static str>,
+}
+
+/// What a task is told at the gate.
+pub enum Answer<'a> {
+    /// Create the object.
+    Go(Pass<'a>),
+    /// Wait.
+    Wait(Waiting),
+    /// Fail: there will never be room. The text says why.
+    Never(String),
+}
+
+/// Nobody; for programs that have no controller.
+struct Nobody;
+
+/// A waiting task is called, so looking by itself only guards against a call that was missed, and renews what it says.
+const LOOK: Duration = Duration::from_secs(120);
+/// Such looks are spread over this time.
+const SPREAD: u64 = 60;
+
+impl Default for GateSettings {
+    fn default() -> Self {
+        Self {
+            backoff: BackoffSettings::default(),
+            hold_after: Duration::from_secs(60),
+            hold_for: Duration::from_secs(600),
+        }
+    }
+}
+
+impl Roster for Nobody {
+    fn wake(&self, _: &ActionKey) {}
+
+    fn created(&self, _: &ActionKey) -> Option<Timestamp> {
+        None
+    }
+}
+
+impl Roster for ControllerRoster {
+    fn wake(&self, key: &ActionKey) {
+        self.queue.wake(key);
+    }
+
+    fn created(&self, key: &ActionKey) -> Option<Timestamp> {
+        self.memory.get(key)?.object.metadata.creation_timestamp.as_ref().map(|time| time.0)
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new(GateSettings::default(), Box::new(Nobody))
+    }
+}
+
+impl Gate {
+    /// A gate before which nobody waits yet.
+    #[must_use]
+    pub fn new(settings: GateSettings, roster: Box<dyn Roster>) -> Self {
+        Self { settings, roster, inner: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// A task wants to create its object now.
+    pub fn ask(&self, key: &ActionKey, request: Request, now: Timestamp) -> Answer<'_> {
+        // Without a time the order of names decides.
+        let created = self.roster.created(key).unwrap_or_default();
+        let rank = Rank { created, name: Arc::clone(&key.name) };
+        let request = Arc::new(request);
+        let pass = |charge, since| Pass {
+            gate: self,
+            namespace: Arc::clone(&key.namespace),
+            ticket: Ticket { rank: rank.clone(), request: Arc::clone(&request), charge },
+            since,
+            settled: false,
+        };
+        if self.lock().spaces.get(&key.namespace).is_none_or(|space| space.is_open(&request.kind)) {
+            return Answer::Go(pass(None, now));
+        }
+        self.with(&key.namespace, |space, called| {
+            let since = space.since(&key.name).unwrap_or(now);
+            let (decision, others) = space.ask(&rank, &request, &self.settings, now);
+            *called = others;
+            match decision {
+                Decision::Go(charge) => Answer::Go(pass(Some(charge), since)),
+                Decision::Never(quotas) => Answer::Never(pass::never(&quotas)),
+                Decision::Wait => {
+                    let kind = request.kind.kind.to_string();
+                    let why = space.tell(&key.name, now);
+                    let reason = why.reason.as_str();
+                    metrics::counter!("aileron_launches_held_total", "kind" => kind, "reason" => reason).increment(1);
+                    Answer::Wait(Waiting { why, look_at: self.look_at(&key.name, now) })
+                }
+            }
+        })
+    }
+
+    /// A task no longer wants to create anything.
+    pub fn leave(&self, key: &ActionKey, now: Timestamp) {
+        if self.lock().busy.contains(&key.namespace) {
+            self.with(&key.namespace, |space, called| {
+                space.leave(&key.name);
+                *called = space.call(&self.settings, now);
+            });
+        }
+    }
+
+    /// An object of ours ended, and what it took will be free.
+    pub fn freed(&self, kind: &ResourceKind, namespace: &str, now: Timestamp) {
+        let mut inner = self.lock();
+        let hurry = inner.spaces.get_mut(namespace).is_some_and(|space| space.freed(kind, now));
+        drop(inner);
+        if hurry {
+            self.changed.notify_one();
+        }
+    }
+
+    /// A quota is there, or changed.
+    pub fn quota_seen(&self, namespace: &str, quota: &Quota, now: Timestamp) {
+        self.with(&namespace.into(), |space, called| {
+            space.quota_seen(quota, now);
+            *called = space.call(&self.settings, now);
+        });
+    }
+
+    /// A quota is gone.
+    pub fn quota_gone(&self, namespace: &str, name: &str, now: Timestamp) {
+        self.with(&namespace.into(), |space, called| {
+            space.retain_quotas(|other| other != name, now);
+            *called = space.call(&self.settings, now);
+        });
+    }
+
+    /// There are no other quotas than these; `None` means that quotas cannot be seen.
+    pub fn quotas_listed(&self, listed: Option<&BTreeSet<(String, String)>>, now: Timestamp) {
+        metrics::gauge!("aileron_local_admission").set(if listed.is_some() { 1.0 } else { 0.0 });
+        let namespaces: Vec<_> = self.lock().spaces.keys().cloned().collect();
+        let is_listed = |namespace: &str, name: &str| {
+            listed.is_some_and(|listed| listed.contains(&(namespace.to_owned(), name.to_owned())))
+        };
+        for namespace in namespaces {
+            self.with(&namespace, |space, called| {
+                space.retain_quotas(|name| is_listed(&namespace, name), now);
+                *called = space.call(&self.settings, now);
+            });
+        }
+    }
+
+    /// Calls tasks whose time has come, until cancelled.
+    pub async fn tend(&self, cancel: CancellationToken) {
+        loop {
+            let now = Timestamp::now();
+            let due = self.call_due(now);
+            let pause = due.map(|due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
+            let changed = self.changed.notified();
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = changed => {}
+                // A moment more, or the clock might still be before what is due.
+                () = tokio::time::sleep(pause.unwrap_or(LOOK) + Duration::from_millis(1)) => {}
+            }
+        }
+    }
+
+    /// Calls tasks whose time has come. The answer is when the next time comes.
+    pub fn call_due(&self, now: Timestamp) -> Option<Timestamp> {
+        let busy: Vec<_> = self.lock().busy.iter().cloned().collect();
+        let dues = busy.iter().filter_map(|namespace| {
+            self.with_quietly(namespace, |space, called| {
+                *called = space.call(&self.settings, now);
+                space.due(&self.settings, now)
+            })
+        });
+        dues.min()
+    }
+
+    /// Brings the gauges up to date.
+    pub fn show(&self, now: Timestamp) {
+        let mut inner = self.lock();
+        let Inner { spaces, shown_pauses, shown_reasons, .. } = &mut *inner;
+        let mut reasons: BTreeMap<&'static str, usize> = BTreeMap::new();
+        let mut pauses = BTreeSet::new();
+        for (namespace, space) in spaces.iter() {
+            space.count(now, |why, count| *reasons.entry(why.reason.as_str()).or_default() += count);
+            pauses.extend(space.paused(now).map(|kind| (kind.kind.to_string(), namespace.to_string())));
+        }
+        shown_reasons.extend(reasons.keys());
+        for reason in shown_reasons.iter() {
+            let count = reasons.get(reason).copied().unwrap_or_default();
+            metrics::gauge!("aileron_launches_waiting", "reason" => *reason).set(count as f64);
+        }
+        shown_pauses.extend(pauses.iter().cloned());
+        for (kind, namespace) in shown_pauses.iter() {
+            let active = if pauses.contains(&(kind.clone(), namespace.clone())) { 1.0 } else { 0.0 };
+            metrics::gauge!("aileron_backoff_active", "kind" => kind.clone(), "namespace" => namespace.clone())
+                .set(active);
+        }
+        *shown_pauses = pauses;
+        spaces.retain(|_, space| !space.is_idle());
+    }
+
+    /// Works on a namespace, and wakes whoever was called.
+    fn with<T>(&self, namespace: &Arc<str>, work: impl FnOnce(&mut Space, &mut Vec<Arc<str>>) -> T) -> T {
+        let result = self.with_quietly(namespace, work);
+        self.changed.notify_one();
+        result
+    }
+
+    fn with_quietly<T>(&self, namespace: &Arc<str>, work: impl FnOnce(&mut Space, &mut Vec<Arc<str>>) -> T) -> T {
+        let mut called = Vec::new();
+        let mut inner = self.lock();
+        let space = inner.spaces.entry(Arc::clone(namespace)).or_default();
+        let result = work(space, &mut called);
+        if space.is_busy() {
+            inner.busy.insert(Arc::clone(namespace));
+        } else {
+            inner.busy.remove(namespace);
+        }
+        drop(inner);
+        for name in called {
+            tracing::debug!(%namespace, %name, "called to create its object");
+            self.roster.wake(&ActionKey { namespace: Arc::clone(namespace), name });
+        }
+        result
+    }
+
+    fn look_at(&self, name: &str, now: Timestamp) -> Timestamp {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
+        later(now, LOOK + Duration::from_secs(hash % SPREAD))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing panics while the lock is held.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A number from zero to one. The keys of a std hasher are random, and spreading tries asks for no more.
+fn random() -> f64 {
+    RandomState::new().hash_one(()) as f64 / u64::MAX as f64
+}
+
+#[cfg(test)]
+mod tests;
