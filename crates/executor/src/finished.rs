@@ -1,6 +1,9 @@
 //! Deleting what ended attempts leave behind while their actions stay: never, always, or after success, and not before
 //! some time has passed.
 //!
+//! A pod of which containers run on although its action has ended goes in any case: a log shipper that a pod template
+//! put beside the task would hold its node for ever.
+//!
 //! What is to go is read from the watch caches and from the actions themselves, so nothing has to be remembered over a
 //! restart, and no action waits for it.
 
@@ -25,6 +28,9 @@ use crate::watch::pods::PodCache;
 
 /// How often the caches are looked through. It costs no request, and nobody waits for an object to go.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// How long containers beside the task's own may go on after its end: time for what they hold to be sent.
+const LINGER: SignedDuration = SignedDuration::from_secs(10);
 
 /// `plugins.k8s.delete-finished` and `delete-finished-after`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +78,16 @@ pub enum Verdict {
     DeleteAt(Timestamp),
 }
 
+/// Judges a pod of which containers still run by the end of its action, if that is known.
+///
+/// # Differs from upstream
+///
+/// Upstream leaves such a pod alone: its other containers run until the action is deleted.
+pub fn judge_running(ending: Option<Ending>) -> Verdict {
+    let Some(ending) = ending else { return Verdict::AskAction };
+    ending.at.checked_add(LINGER).map_or(Verdict::Keep, Verdict::DeleteAt)
+}
+
 /// Judges an object by its own end, if it tells one, or by the end of its action, if that is known.
 pub fn judge(policy: Policy, completed_at: Option<Timestamp>, ending: Option<Ending>) -> Verdict {
     let after = |end: Timestamp| end.checked_add(policy.after).map_or(Verdict::Keep, Verdict::DeleteAt);
@@ -105,15 +121,29 @@ pub struct Reaper {
 
 type Uid = String;
 
-/// An object, the plugin that made it, and its action.
-type LeftBehind<'a> = (&'a Arc<dyn AnyK8sPlugin>, Arc<dyn AnyResource>, ActionKey);
+/// An object of ours whose action is no longer at work.
+struct LeftBehind<'a> {
+    plugin: &'a dyn AnyK8sPlugin,
+    object: Arc<dyn AnyResource>,
+    action: ActionKey,
+    /// It is a pod, and containers of it run.
+    runs: bool,
+}
+
+impl LeftBehind<'_> {
+    fn judge(&self, policy: Policy, ending: Option<Ending>) -> Verdict {
+        if self.runs {
+            return judge_running(ending);
+        }
+        let completed_at = self.plugin.completed_at(self.object.as_ref()).ok().flatten();
+        let has_ended = self.plugin.is_terminal(self.object.as_ref()).unwrap_or_default();
+        judge(policy, completed_at.filter(|_| has_ended), ending)
+    }
+}
 
 impl Reaper {
-    /// Looks and deletes until cancelled; nothing at all where nothing is to be deleted.
+    /// Looks and deletes until cancelled.
     pub async fn run(&self, cancel: CancellationToken) {
-        if self.policy.which == DeleteFinished::Never {
-            return;
-        }
         // How actions ended, by the object that asked; none for an action that is not there.
         let mut known: HashMap<Uid, Option<Ending>> = HashMap::new();
         while cancel.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
@@ -125,20 +155,18 @@ impl Reaper {
 
     async fn look(&self, known: &mut HashMap<Uid, Option<Ending>>) {
         let found = self.left_behind();
-        let there: HashSet<_> = found.iter().filter_map(|(_, object, _)| object.metadata().uid.as_ref()).collect();
+        let there: HashSet<_> = found.iter().filter_map(|left| left.object.metadata().uid.as_ref()).collect();
         known.retain(|uid, _| there.contains(uid));
         let now = Timestamp::now();
-        for (plugin, object, action) in &found {
-            let metadata = object.metadata();
+        for left in &found {
+            let metadata = left.object.metadata();
             let uid = metadata.uid.clone().unwrap_or_default();
-            let completed_at = plugin.completed_at(object.as_ref()).ok().flatten();
-            let completed_at = completed_at.filter(|_| plugin.is_terminal(object.as_ref()).unwrap_or_default());
-            let mut verdict = judge(self.policy, completed_at, known.get(&uid).copied().flatten());
+            let mut verdict = left.judge(self.policy, known.get(&uid).copied().flatten());
             if verdict == Verdict::AskAction && !known.contains_key(&uid) {
-                match self.ending(action, metadata).await {
+                match self.ending(&left.action, metadata).await {
                     Ok(Asked::Ended(ending)) => {
                         known.insert(uid, Some(ending));
-                        verdict = judge(self.policy, completed_at, Some(ending));
+                        verdict = left.judge(self.policy, Some(ending));
                     }
                     Ok(Asked::Gone) => {
                         known.insert(uid, None);
@@ -148,7 +176,7 @@ impl Reaper {
                 }
             }
             if matches!(verdict, Verdict::DeleteAt(at) if at <= now) {
-                self.delete(&plugin.kind(), object.as_ref()).await;
+                self.delete(&left.plugin.kind(), left.object.as_ref()).await;
             }
         }
     }
@@ -156,13 +184,20 @@ impl Reaper {
     /// Objects of ours that are not going yet and whose action is no longer at work.
     fn left_behind(&self) -> Vec<LeftBehind<'_>> {
         let pod = ResourceKind::of::<Pod>();
-        let pods = self.pods.all().into_iter().map(|object| (pod.clone(), object as Arc<dyn AnyResource>));
-        let candidates = pods.chain(self.others.all()).filter_map(|(kind, object)| {
+        let pods = self.pods.all().into_iter().map(|pod_of_task| {
+            let runs = any_runs(&pod_of_task);
+            (pod.clone(), pod_of_task as Arc<dyn AnyResource>, runs)
+        });
+        let others = self.others.all().into_iter().map(|(kind, object)| (kind, object, false));
+        let candidates = pods.chain(others).filter_map(|(kind, object, runs)| {
+            if !runs && self.policy.which == DeleteFinished::Never {
+                return None;
+            }
             let metadata = object.metadata();
             let action = owner(metadata).filter(|_| metadata.deletion_timestamp.is_none())?;
-            let plugin = self.plugins.iter().find(|plugin| plugin.kind() == kind)?;
+            let plugin = self.plugins.iter().find(|plugin| plugin.kind() == kind)?.as_ref();
             let stays = plugin.properties().disable_delete_on_finalize || self.memory.get(&action).is_some();
-            (!stays).then_some((plugin, object, action))
+            (!stays).then_some(LeftBehind { plugin, object, action, runs })
         });
         candidates.collect()
     }
@@ -201,6 +236,11 @@ impl Reaper {
     }
 }
 
+fn any_runs(pod: &Pod) -> bool {
+    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+    statuses.iter().any(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()))
+}
+
 /// The action that owns an object. One without such an owner is not ours to delete.
 fn owner(metadata: &ObjectMeta) -> Option<ActionKey> {
     let owner = metadata.owner_references.iter().flatten().find(|owner| owner.kind == "TaskAction")?;
@@ -229,5 +269,12 @@ mod tests {
         assert_eq!(judge(always, Some(at(90)), None), Verdict::DeleteAt(at(150)));
         assert_eq!(judge(always, None, None), Verdict::AskAction, "it may still be at work");
         assert_eq!(judge(always, None, Some(badly)), Verdict::DeleteAt(at(160)));
+    }
+
+    #[test]
+    fn what_runs_on_after_its_task_goes_whatever_the_policy() {
+        assert_eq!(judge_running(None), Verdict::AskAction, "its action may still be at work");
+        let ending = Ending { succeeded: true, at: at(100) };
+        assert_eq!(judge_running(Some(ending)), Verdict::DeleteAt(at(100) + LINGER));
     }
 }

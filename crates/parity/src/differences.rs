@@ -106,6 +106,12 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         effect: Effect::Normalise(rules::nothing_recorded),
     },
     OnPurpose {
+        id: "no-pod-outlives-its-task",
+        reason: "A pod of which containers run on is deleted ten seconds after the end of its task; upstream leaves \
+                 them running until the action is deleted.",
+        effect: Effect::Normalise(rules::nothing_recorded),
+    },
+    OnPurpose {
         id: "plugin-rules-checked",
         reason: "A rule in `tasks.task-plugins` that names a plugin which does not exist or is not enabled keeps the \
                  executor from starting; upstream warns, and runs the tasks elsewhere.",

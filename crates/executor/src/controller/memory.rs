@@ -221,7 +221,8 @@ impl Memory {
         let mut entries = self.lock();
         let Some(Entry { known: Known::Live { action, held }, .. }) = entries.get_mut(key) else { return };
         *held = Some(match held.take() {
-            Some(earlier) => Box::new(Unwritten { due, ..*earlier }),
+            // What was promised for some moment is not put off by what changes meanwhile.
+            Some(earlier) => Box::new(Unwritten { due: due.min(earlier.due), ..*earlier }),
             None => Box::new(Unwritten { written: action.status(), since: Instant::now(), due }),
         });
         let action = Arc::make_mut(action);

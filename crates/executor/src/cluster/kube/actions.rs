@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aileron_machinery::Phase;
+use aileron_machinery::{PendingReason, Phase};
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -25,8 +25,8 @@ const REPORTER: &str = "taskaction-controller";
 /// An action is queued when it appears, and its event with the reason is recorded at once; so the status can wait for
 /// something better, and says so only if nothing better comes.
 const HOLD_QUEUED: Duration = Duration::from_secs(10);
-/// Room in a quota is often there a moment later; the event with the reason is recorded at once.
-const HOLD_WAITING: Duration = Duration::from_secs(2);
+/// Whoever wonders why nothing happens shall find the reason; what is in the way for less than this is not worth a word.
+const HOLD_EXPLAINED: Duration = Duration::from_secs(1);
 /// Most pods run shortly after they begin to be prepared.
 const HOLD_INITIALIZING: Duration = Duration::from_secs(2);
 /// Beyond this a step is shown however busy the server is: a phase that lags more looks like a stuck task.
@@ -201,9 +201,10 @@ fn requests(key: &ActionKey) -> kube::core::request::Request {
 
 /// How long an intermediate status may wait for a newer one.
 fn patience(status: &TaskActionStatus) -> Duration {
+    let is_held_up = status.pending().is_some_and(|pending| pending.reason != PendingReason::Starting.as_str());
     match Phase::from_name(&status.plugin_phase) {
-        Some(Phase::Queued) => HOLD_QUEUED,
-        Some(Phase::WaitingForResources) => HOLD_WAITING,
+        Some(Phase::Queued | Phase::WaitingForResources | Phase::Initializing) if is_held_up => HOLD_EXPLAINED,
+        Some(Phase::Queued | Phase::WaitingForResources) => HOLD_QUEUED,
         Some(Phase::Initializing) => HOLD_INITIALIZING,
         _ => Duration::ZERO,
     }
