@@ -18,23 +18,26 @@ use submit::{IO_EXAMPLES, SUBMIT_EXAMPLES};
 pub use submit::{IoCommand, Submission, SubmitArguments};
 
 const EXAMPLES: &str = "\
-Examples:
-  aileron demo                               tasks that run, fail, wait and are aborted, on this machine
-  aileron sandbox                            a cluster of one process, for the commands below
-  aileron submit task.yaml --follow          run a task and print its outputs
-  aileron get -w                             actions and their changes; describe, logs and abort look closer
-  aileron run --config /etc/flyte/config/config.yaml
-  aileron run --kubeconfig ~/.kube/config --executor.EventsServiceURL http://localhost:8090
-  aileron config example > config.yaml       a file with every key, its meaning and its default
-  aileron config check --config config.yaml  all mistakes at once, with file and line
-  aileron crd | kubectl apply -f -           teach a cluster what a TaskAction is
-  aileron plugins                            which plugin runs which task type
-  aileron pools                              who holds and who waits for tokens
-  aileron render task.yaml                   the object that a task becomes, without a cluster
-  aileron explain task.yaml                  the same, and where each of its fields comes from
+To try it, on this machine and without a cluster:
+  aileron demo                         tasks that run, fail, wait, are aborted
+  aileron sandbox                      a cluster of one process
+  aileron submit task.yaml --follow    run a task and print its outputs
+  aileron get -w                       actions and their changes
+
+To run it in a cluster:
+  aileron crd | kubectl apply -f -     teach the cluster what a TaskAction is
+  aileron config example > c.yaml      every key, its meaning, its default
+  aileron config check --config c.yaml all mistakes, with file and line
+  aileron run --config c.yaml
+
+To understand it:
+  aileron render task.yaml             the object that a task becomes
+  aileron explain task.yaml            where each of its fields comes from
+  aileron plugins                      which plugin runs which task type
+  aileron pools                        who holds and who waits for tokens
 
 Any configuration key can be given as a flag: --section.key VALUE.
-Exit codes: 0 success, 1 failure, 2 wrong command line or configuration.";
+Exit codes: 0 success, 1 failure, 2 wrong command line or configuration, 128 + N ended by signal N.";
 
 const RUN_EXAMPLES: &str = "\
 Configuration keys as flags:
@@ -71,12 +74,24 @@ Examples:
   aileron plugins -o json --kubeconfig ~/.kube/config
   aileron plugins --tasks.task-plugins.enabled-plugins container,sidecar
 
-STATUS: `unavailable` means that the cluster does not serve the kind, most likely because its operator is not
-installed. Tasks of such a plugin wait for it, up to executor.missingKindTimeout.";
+STATUS: `unavailable` means that the cluster does not serve the kind, most likely because its operator is not installed. \
+Tasks of such a plugin wait for it, up to executor.missingKindTimeout.
+
+The cluster is the one of --kubeconfig or KUBECONFIG, else the sandbox that runs, else the one `aileron run` would take.";
+
+const POOLS_EXAMPLES: &str = "\
+Examples:
+  aileron pools --config config.yaml
+  aileron pools -o wide                who holds a token
+  aileron pools -o json                for other programs
+
+Sizes come from the configuration (tasks.pools), holders and those who wait from the cluster: the one of --kubeconfig or \
+KUBECONFIG, else the sandbox that runs, else the one `aileron run` would take.";
 
 const RENDER_EXAMPLES: &str = "\
-FILE is a TaskAction (YAML or JSON, spec.taskTemplate in base64 or written out), or a task template: a binary
-protobuf message, its JSON form, or the same as YAML. A template alone gets names that stand for those of a run.
+FILE is a task file for people (docs/tasks.md), a TaskAction (YAML or JSON, spec.taskTemplate in base64 or written out), \
+or a task template: a binary protobuf message, its JSON form, or the same as YAML. A template alone gets names that stand \
+for those of a run.
 
 Examples:
   aileron render task.yaml --config config.yaml
@@ -87,7 +102,7 @@ Examples:
 const EXPLAIN_EXAMPLES: &str = "\
 FILE and the options are those of `aileron render`.
 
-For each field: its value, the layer that set it, what the value goes back to (task, action, PodTemplate, or
+For each field: its value, the layer that set it, what the value goes back to (task, action, PodTemplate, or \
 configuration key with file and line), and in LOST the layers whose value does not stand.
 
 Examples:
@@ -97,7 +112,7 @@ Examples:
 
 /// Flyte's task executor: turns TaskActions into Kubernetes objects and follows them to their end.
 #[derive(Debug, Parser)]
-#[command(name = "aileron", version, after_help = EXAMPLES, max_term_width = 110, disable_help_subcommand = true)]
+#[command(name = "aileron", version, after_help = EXAMPLES, max_term_width = 110)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
@@ -141,15 +156,16 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// List the plugins: what they run, what they watch, and whether the cluster is ready for them
+    /// List the plugins, what they run, and whether the cluster is ready for them
     #[command(after_help = PLUGINS_EXAMPLES)]
     Plugins(PluginsArguments),
-    /// List the pools of tokens: how many there are, who holds one, and who waits for one
+    /// List the pools of tokens, who holds one, and who waits for one
+    #[command(after_help = POOLS_EXAMPLES)]
     Pools(PoolsArguments),
     /// Print the object that the executor would create for a task, without a cluster
     #[command(after_help = RENDER_EXAMPLES)]
     Render(RenderArguments),
-    /// Print, for each field of that object, which layer set it, where its value comes from, and who lost
+    /// Print for each field of that object who set it, from where, and who lost
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArguments),
     /// Print the definition of TaskAction for the API server
@@ -343,6 +359,10 @@ pub enum Listing {
     Wide,
     /// JSON
     Json,
+    /// YAML
+    Yaml,
+    /// Names alone, one on a line
+    Name,
 }
 
 /// How log records are written.

@@ -37,3 +37,12 @@ pub async fn config(arguments: &ClusterArguments) -> anyhow::Result<Config> {
 pub async fn connect(arguments: &ClusterArguments) -> anyhow::Result<Client> {
     Client::try_from(config(arguments).await?).context("cannot talk to the cluster")
 }
+
+/// A client for the executor. It hears of every refusal: the library would ask again up to fifteen times by itself, with
+/// the task's turn to write taken all the while, and the launch gate could not hold the others back. Everything that the
+/// executor asks is asked again by whoever asked, with pauses of its own.
+pub async fn connect_executor(arguments: &ClusterArguments) -> anyhow::Result<Client> {
+    let mut config = config(arguments).await?;
+    config.default_retry = false;
+    Client::try_from(config).context("cannot talk to the cluster")
+}

@@ -7,7 +7,8 @@ use anyhow::{Context, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use crate::arguments::ConnectionArguments;
+use crate::arguments::{ClusterArguments, ConnectionArguments};
+use crate::cluster;
 use crate::failure::Failure;
 use crate::sandbox::EVENTS_FILE;
 use crate::sandbox::state::{State, StateDir};
@@ -71,6 +72,30 @@ pub fn running() -> Option<State> {
     StateDir::of(|name| std::env::var_os(name).map(PathBuf::from)).iter().find_map(StateDir::running)
 }
 
+/// The cluster of commands that look at an installation: the one that is named, else the sandbox that runs, else the
+/// one that `aileron run` would take.
+pub async fn observe(arguments: &ClusterArguments) -> anyhow::Result<Client> {
+    let is_named = arguments.kubeconfig.is_some() || arguments.context.is_some();
+    if is_named || std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty()) {
+        return cluster::connect(arguments).await;
+    }
+    match running() {
+        Some(state) => {
+            let sandbox = ClusterArguments { kubeconfig: Some(state.kubeconfig), context: None };
+            cluster::connect(&sandbox).await.context("cannot use the sandbox that runs")
+        }
+        None => cluster::connect(arguments).await,
+    }
+}
+
+/// What went wrong, without what only programmers want to see.
+pub fn told(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        error => chain(error),
+    }
+}
+
 /// Why a call of the cluster failed, and what may help.
 pub fn explain(error: &kube::Error, what: &str) -> Failure {
     let unknown = ["could not find", "page not found"];
@@ -78,10 +103,11 @@ pub fn explain(error: &kube::Error, what: &str) -> Failure {
         kube::Error::Api(status) if status.code == 404 && unknown.iter().any(|text| status.message.contains(text)) => {
             Some("the cluster does not know TaskAction; install it with `aileron crd | kubectl apply -f -`")
         }
+        kube::Error::Api(status) if status.code == 401 => Some("is the kubeconfig that of this cluster?"),
         kube::Error::HyperError(_) | kube::Error::Service(_) => Some("is the cluster running?"),
         _ => None,
     };
-    let text = format!("{what}: {}", chain(error));
+    let text = format!("{what}: {}", told(error));
     Failure::Failed(match remedy {
         Some(remedy) => anyhow!("{text}; {remedy}"),
         None => anyhow!("{text}"),

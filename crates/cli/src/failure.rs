@@ -21,6 +21,8 @@ pub enum Failure {
 pub const USAGE: u8 = 2;
 /// Exit code for everything else that goes wrong.
 pub const FAILED: u8 = 1;
+/// Whoever looked was told to stop looking, as shells count it.
+pub const INTERRUPTED: u8 = 130;
 
 impl Failure {
     pub fn exit_code(&self) -> ExitCode {

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use kube::Client;
 
 use crate::output;
+use crate::signals::Stop;
 pub use crate::summary::Outcome;
 use crate::summary::Summary;
 
@@ -35,8 +36,8 @@ pub struct FollowOptions {
     pub stream: Stream,
     /// How long at most; without it until all have ended.
     pub timeout: Option<Duration>,
-    /// What is said after Ctrl-C, instead of how to go on.
-    pub on_interrupt: Option<String>,
+    /// A signal ends the looking and not the tasks. Otherwise signals are somebody else's to take.
+    pub may_leave: bool,
     /// Actions that are not there are still to come; otherwise they have gone.
     pub to_come: bool,
 }
@@ -68,9 +69,9 @@ pub struct Watched {
     pub json: bool,
 }
 
-/// Follows actions, given by namespace and name, until all have ended, the time is over, or Ctrl-C.
+/// Follows actions, given by namespace and name, until all have ended, the time is over, or a signal comes.
 ///
-/// Ctrl-C leaves the actions alone; those under way have no outcome in the answer.
+/// A signal leaves the actions alone; those under way have no outcome in the answer.
 pub async fn follow(
     client: &Client,
     actions: &[(String, String)],
@@ -84,7 +85,7 @@ pub async fn follow(
     let deadline = options.timeout.and_then(|limit| Instant::now().checked_add(limit));
     let mut silent = None;
     let mut tick = tokio::time::interval(TICK);
-    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
+    let mut stop = options.may_leave.then(Stop::new).transpose()?;
     let mut interrupted = false;
     while !board.have_all_ended() {
         tokio::select! {
@@ -93,7 +94,7 @@ pub async fn follow(
                 None => bail!("the watch of actions has ended"),
             },
             _ = tick.tick() => screen.draw(&board),
-            _ = &mut interrupt => {
+            () = asked(&mut stop) => {
                 interrupted = true;
                 break;
             }
@@ -105,8 +106,7 @@ pub async fn follow(
     screen.draw(&board);
     screen.finish();
     if interrupted && !board.have_all_ended() {
-        let text = "the tasks go on; `aileron get -w` shows them, `aileron abort NAME` stops them";
-        output::note(options.on_interrupt.as_deref().unwrap_or(text));
+        output::note("the tasks go on; `aileron get -w` shows them, `aileron abort NAME` stops them");
     }
     Ok(board.followed())
 }
@@ -119,7 +119,7 @@ pub async fn watch(client: &Client, watched: Watched) -> anyhow::Result<()> {
     let mut changes = changes::watch(client, vec![Scope { namespace, selector }]);
     let mut silent = None;
     let mut tick = tokio::time::interval(TICK);
-    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
+    let mut stop = Some(Stop::new()?);
     loop {
         tokio::select! {
             change = changes.next() => match change {
@@ -127,11 +127,19 @@ pub async fn watch(client: &Client, watched: Watched) -> anyhow::Result<()> {
                 None => bail!("the watch of actions has ended"),
             },
             _ = tick.tick() => screen.draw(&board),
-            _ = &mut interrupt => break,
+            () = asked(&mut stop) => break,
         }
     }
     screen.finish();
     Ok(())
+}
+
+/// Waits for a signal, for ever if none is taken.
+async fn asked(stop: &mut Option<Stop>) {
+    match stop {
+        Some(stop) => _ = stop.asked().await,
+        None => std::future::pending().await,
+    }
 }
 
 fn apply(change: Change, board: &mut Board, screen: &mut Screen, silent: &mut Option<Instant>) -> anyhow::Result<()> {

@@ -14,6 +14,7 @@ mod overrides;
 mod runtime;
 mod sandbox;
 mod sdk;
+mod signals;
 mod span;
 mod submit;
 mod summary;

@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::builder::styling::{AnsiColor, Style};
 
 use crate::failure::Failure;
+use crate::table;
 
 /// Writes a result. A reader that has seen enough, such as `head`, is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -13,6 +14,17 @@ pub fn print(text: &str) -> Result<(), Failure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other.context("cannot write to standard output")?),
+    }
+}
+
+/// As [`print`], with lines that fit if a terminal reads them: what is too long is cut and not wrapped.
+pub fn print_lines(text: &str) -> Result<(), Failure> {
+    let width = if stdout().is_terminal() { terminal_size::terminal_size_of(stdout()) } else { None };
+    match width {
+        Some((width, _)) => {
+            print(&text.lines().map(|line| table::cut(line, width.0.into()) + "\n").collect::<String>())
+        }
+        None => print(text),
     }
 }
 
@@ -24,8 +36,12 @@ pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
 /// Says why the program ends.
 pub fn complain(failure: &Failure) {
     let text = failure.to_string();
-    for line in text.lines() {
-        label("error", AnsiColor::Red, line);
+    for (index, line) in text.lines().enumerate() {
+        match failure {
+            // Several lines of one story; mistakes in files are one on each line.
+            Failure::Failed(_) if index > 0 => note(&format!("       {line}")),
+            _ => label("error", AnsiColor::Red, line),
+        }
     }
 }
 

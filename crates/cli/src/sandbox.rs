@@ -169,6 +169,9 @@ impl Sandbox {
             Records::Screen => None,
         };
         logs::start_sandbox(log.as_deref(), options.log_level.as_deref())?;
+        // First, since it is what most likely fails; nobody is answered before the end.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await;
+        let listener = listener.with_context(|| format!("--port: cannot listen on 127.0.0.1:{}", options.port))?;
         let storage = dir.path().join("data");
         std::fs::create_dir_all(&storage).with_context(|| format!("cannot make {}", storage.display()))?;
 
@@ -200,8 +203,6 @@ impl Sandbox {
 
         // Last: whoever finds the address finds everything working.
         let token = server.new_token();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await;
-        let listener = listener.with_context(|| format!("cannot listen on 127.0.0.1:{}", options.port))?;
         let address = listener.local_addr().context("cannot listen")?;
         let kubeconfig = dir.path().join("kubeconfig");
         write_private(&kubeconfig, server.kubeconfig(address, &token).as_bytes())
@@ -256,6 +257,14 @@ impl Sandbox {
         tokio::select! {
             ended = self.executor.ended() => ended.err().unwrap_or_else(|| anyhow!("the executor has ended")),
             _ = &mut self.serving => anyhow!("the API server has ended"),
+        }
+    }
+
+    /// Does some work, unless a part of it ends by itself.
+    pub async fn unless_broken<T>(&mut self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        tokio::select! {
+            result = work => result,
+            error = self.broken() => Err(error.into()),
         }
     }
 

@@ -25,6 +25,8 @@ use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use kube::{Api, Client};
 use prost::Message;
 
+use crate::connection;
+
 pub use names::run_name;
 pub use objects::prepare;
 pub use storage::{Storage, ambient};
@@ -118,7 +120,7 @@ pub async fn submit(client: &Client, storage: &Storage, request: Request) -> any
         Err(kube::Error::Api(status)) if status.code == 404 => {
             bail!("the cluster does not know TaskAction; install it with `aileron crd | kubectl apply -f -`")
         }
-        Err(error) => Err(error).with_context(|| format!("cannot create the TaskAction {}", submitted.name)),
+        Err(error) => bail!("cannot create the TaskAction {}: {}", submitted.name, connection::told(&error)),
     }
 }
 
@@ -135,7 +137,7 @@ pub async fn abort_after(client: Client, namespace: String, name: String, after:
         Ok(_) => Ok(()),
         // It went by itself.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(error).with_context(|| format!("cannot abort {name}")),
+        Err(error) => bail!("cannot abort {name}: {}", connection::told(&error)),
     }
 }
 

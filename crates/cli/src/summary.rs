@@ -1,11 +1,13 @@
 //! An action in a few words: what lists, live tables and other programs show of it.
 
+mod phase;
+
 use std::time::Duration;
 
-use aileron_executor::action::conditions::condition;
+use aileron_executor::action::conditions::{condition, reason};
 use aileron_executor::action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionStatus};
+use aileron_executor::pending::PendingReason;
 use aileron_idl::flyteidl2::core::TaskTemplate;
-use clap::builder::styling::AnsiColor;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use prost::Message;
@@ -13,44 +15,20 @@ use serde_json::{Value, json};
 
 use crate::span;
 
-/// Where an action stands, in the words of this program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// No executor has taken it up yet.
-    Pending,
-    /// Waits for its turn.
-    Queued,
-    /// Waits for quota or other resources.
-    Waiting,
-    /// Waits for another action that computes the same.
-    WaitingForCache,
-    /// Waits for a signal.
-    Paused,
-    /// Being prepared.
-    Initializing,
-    /// Runs.
-    Running,
-    /// The attempt failed; another follows.
-    Retrying,
-    /// Being deleted before its end.
-    Aborting,
-    /// Ended well.
-    Succeeded,
-    /// Ended badly.
-    Failed,
-    /// Deleted before its end.
-    Aborted,
-}
+pub use phase::{Outcome, Phase};
 
-/// How an action ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Well.
-    Succeeded,
-    /// Badly.
-    Failed,
-    /// Stopped on request.
-    Aborted,
+/// What the executor says of an attempt that follows another.
+const RESTARTING: &str = "restarting task";
+
+/// What an action waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// One code out of a few, see `docs/running.md`.
+    pub code: String,
+    /// A sentence about it.
+    pub message: String,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 /// An action in a few words.
@@ -68,63 +46,37 @@ pub struct Summary {
     pub max_attempts: u32,
     /// Failures charged to the platform since the attempt began.
     pub system_failures: u32,
-    /// Code of the error that ended it, else the name of what it waits for.
+    /// Code of the error that ended it, else of what it waits for.
     pub reason: String,
     /// What a person should know about that.
     pub message: String,
+    /// What it waits for, if it does; also when nothing is in its way.
+    pub pending: Option<Waits>,
     pub created: Option<Timestamp>,
     pub ended: Option<Timestamp>,
 }
 
-impl Phase {
-    /// Its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Queued => "Queued",
-            Self::Waiting => "Waiting",
-            Self::WaitingForCache => "WaitingForCache",
-            Self::Paused => "Paused",
-            Self::Initializing => "Initializing",
-            Self::Running => "Running",
-            Self::Retrying => "Retrying",
-            Self::Aborting => "Aborting",
-            Self::Succeeded => "Succeeded",
-            Self::Failed => "Failed",
-            Self::Aborted => "Aborted",
-        }
+impl Waits {
+    /// The code, and the sentence without what the code says already.
+    fn short(&self) -> String {
+        let word = format!("{} ", self.code.to_lowercase());
+        let text = self.message.strip_prefix("waiting for ").unwrap_or(&self.message);
+        let text = text.strip_prefix(&word).unwrap_or(text);
+        if text.is_empty() { self.code.clone() } else { format!("{}: {text}", self.code) }
     }
 
-    /// The colour that says the same at a glance.
-    pub fn colour(self) -> Option<AnsiColor> {
-        match self {
-            Self::Succeeded => Some(AnsiColor::Green),
-            Self::Failed => Some(AnsiColor::Red),
-            Self::Running | Self::Initializing => Some(AnsiColor::Cyan),
-            Self::Waiting | Self::Retrying | Self::Aborting | Self::Aborted => Some(AnsiColor::Yellow),
-            Self::Pending | Self::Queued | Self::WaitingForCache | Self::Paused => None,
-        }
+    /// Something is in its way.
+    fn is_held_up(&self) -> bool {
+        ![PendingReason::Starting, PendingReason::Cache].iter().any(|harmless| harmless.as_str() == self.code)
     }
 
-    /// How it ended, if it did.
-    pub fn outcome(self) -> Option<Outcome> {
-        match self {
-            Self::Succeeded => Some(Outcome::Succeeded),
-            Self::Failed => Some(Outcome::Failed),
-            Self::Aborted => Some(Outcome::Aborted),
-            _ => None,
-        }
-    }
-}
-
-impl Outcome {
-    /// Its name, which is that of the last phase.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Succeeded => "Succeeded",
-            Self::Failed => "Failed",
-            Self::Aborted => "Aborted",
-        }
+    fn of(status: &TaskActionStatus) -> Option<Self> {
+        let pending = status.pending().filter(|_| !status.is_terminal())?;
+        Some(Self {
+            code: pending.reason.clone(),
+            message: pending.message.clone(),
+            since: pending.last_transition_time.0,
+        })
     }
 }
 
@@ -134,20 +86,32 @@ impl Summary {
         let status = object.status.clone().unwrap_or_default();
         let phase = phase(object);
         let ended = status.is_terminal();
+        let pending = Waits::of(&status);
         let progressing = status.conditions.iter().find(|one| one.type_ == condition::PROGRESSING);
         let (reason, message) = match (&status.error_state, progressing) {
-            (_, Some(now)) if phase == Phase::Aborting => (String::new(), was(standing(&status), &now.message)),
-            (Some(error), _) if ended && phase == Phase::Failed => (error.code.clone(), error.message.clone()),
+            (_, Some(now)) if phase == Phase::Aborting => {
+                let standing = standing(&status);
+                let why = pending.as_ref().filter(|pending| pending.is_held_up()).map(Waits::short);
+                (String::new(), was(standing, &why.unwrap_or_else(|| now.message.clone())))
+            }
+            (Some(error), _) if ended && phase != Phase::Succeeded => (error.code.clone(), error.message.clone()),
             (_, _) if phase == Phase::Succeeded => Default::default(),
+            (_, _) if phase == Phase::Waiting && pending.is_some() => {
+                pending.as_ref().map(|pending| (pending.code.clone(), pending.message.clone())).unwrap_or_default()
+            }
             // A new attempt has nothing to tell at first; why there is one is worth knowing.
-            (Some(error), Some(now)) if !ended && now.message.is_empty() => {
+            (error, Some(now)) if !ended && ["", RESTARTING].contains(&now.message.as_str()) => {
+                let failure = match error {
+                    Some(error) => Some(with_code(&error.code, &error.message)),
+                    None => last_failure(&status).map(str::to_owned),
+                };
                 let before = status.attempts.saturating_sub(1);
-                (String::new(), format!("attempt {before}: {}", with_code(&error.code, &error.message)))
+                (String::new(), failure.map(|failure| format!("attempt {before}: {failure}")).unwrap_or_default())
             }
             (_, Some(now)) => {
-                let reason = if now.reason == phase.as_str() { String::new() } else { now.reason.clone() };
-                // `Executing` says no more than `Running` does.
-                let reason = if reason == "Executing" { String::new() } else { reason };
+                // These say no more than the phase does.
+                let known = [reason::QUEUED, reason::EXECUTING, phase.as_str()];
+                let reason = if known.contains(&now.reason.as_str()) { String::new() } else { now.reason.clone() };
                 (reason, now.message.clone())
             }
             (_, None) => Default::default(),
@@ -168,6 +132,7 @@ impl Summary {
             system_failures: status.system_failures,
             reason,
             message,
+            pending,
             created: object.metadata.creation_timestamp.as_ref().map(|time| time.0),
             ended: status.ended_at(),
         }
@@ -181,7 +146,7 @@ impl Summary {
         }
         let ended = self.ended.or(Some(at));
         let message = if self.phase == Phase::Aborting { self.message.clone() } else { was(self.phase, &self.why()) };
-        Self { phase: Phase::Aborted, reason: String::new(), message, ended, ..self }
+        Self { phase: Phase::Aborted, reason: String::new(), message, pending: None, ended, ..self }
     }
 
     /// `2/3`: the current attempt of those there may be.
@@ -191,7 +156,10 @@ impl Summary {
 
     /// Reason and message on one line.
     pub fn why(&self) -> String {
-        one_line(&with_code(&self.reason, &self.message))
+        match &self.pending {
+            Some(pending) if self.phase == Phase::Waiting => one_line(&pending.short()),
+            _ => one_line(&with_code(&self.reason, &self.message)),
+        }
     }
 
     /// From its creation to its end, or until now.
@@ -215,6 +183,9 @@ impl Summary {
             "systemFailures": self.system_failures,
             "reason": text(&self.reason),
             "message": text(&self.message),
+            "pending": self.pending.as_ref().map(|pending| json!({
+                "reason": pending.code, "message": text(&pending.message), "since": pending.since.to_string(),
+            })),
             "created": self.created.map(|time| time.to_string()),
             "ended": self.ended.map(|time| time.to_string()),
             "seconds": self.duration(now).as_secs(),
@@ -242,14 +213,24 @@ fn was(phase: Phase, why: &str) -> String {
     format!("was {}{colon}{why}", phase.as_str())
 }
 
+/// What the history says about the failure of an attempt that was followed by another.
+fn last_failure(status: &TaskActionStatus) -> Option<&str> {
+    let failed = status.phase_history.iter().rev().find(|line| line.phase == reason::RETRYABLE_FAILURE)?;
+    Some(failed.message.as_str()).filter(|message| status.attempts > 1 && !message.is_empty())
+}
+
 fn phase(object: &TaskAction) -> Phase {
     let status = object.status.clone().unwrap_or_default();
     let is = |kind: &str| status.conditions.iter().any(|one| one.type_ == kind && one.status == "True");
     if is(condition::SUCCEEDED) {
         return Phase::Succeeded;
     }
-    if is(condition::FAILED) {
-        return Phase::Failed;
+    if let Some(failed) = status.conditions.iter().find(|one| one.type_ == condition::FAILED && one.status == "True") {
+        return match failed.reason.as_str() {
+            reason::TIMED_OUT => Phase::TimedOut,
+            reason::ABORTED => Phase::Aborted,
+            _ => Phase::Failed,
+        };
     }
     if object.metadata.deletion_timestamp.is_some() {
         return Phase::Aborting;
@@ -264,12 +245,15 @@ fn standing(status: &TaskActionStatus) -> Phase {
         "WaitingForCache" => return Phase::WaitingForCache,
         _ => {}
     }
+    if Waits::of(status).is_some_and(|pending| pending.is_held_up()) {
+        return Phase::Waiting;
+    }
     let progressing = status.conditions.iter().find(|one| one.type_ == condition::PROGRESSING);
     match progressing.map(|one| one.reason.as_str()) {
-        Some("Initializing") => Phase::Initializing,
-        Some("Executing") => Phase::Running,
-        Some("RetryableFailure") => Phase::Retrying,
-        Some("Paused") => Phase::Paused,
+        Some(reason::INITIALIZING) => Phase::Initializing,
+        Some(reason::EXECUTING) => Phase::Running,
+        Some(reason::RETRYABLE_FAILURE) => Phase::Retrying,
+        Some(reason::PAUSED) => Phase::Paused,
         Some(_) => Phase::Queued,
         None => Phase::Pending,
     }
@@ -282,85 +266,4 @@ fn max_attempts(object: &TaskAction) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
-
-    use super::*;
-
-    fn action(status: Value) -> TaskAction {
-        serde_json::from_value(json!({
-            "apiVersion": "flyte.org/v1",
-            "kind": "TaskAction",
-            "metadata": {"name": "a", "namespace": "n", "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "spec": {"runName": "r", "actionName": "a0", "project": "p", "domain": "d", "taskType": "container"},
-            "status": status,
-        }))
-        .unwrap()
-    }
-
-    fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
-        json!({"type": kind, "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": "2026-01-01T00:01:30Z"})
-    }
-
-    #[test]
-    fn every_stage_has_a_word() {
-        let progressing = |reason: &str| json!({"conditions": [condition("Progressing", "True", reason, "m")]});
-        for (status, expected) in [
-            (json!({}), Phase::Pending),
-            (progressing("Queued"), Phase::Queued),
-            (progressing("Initializing"), Phase::Initializing),
-            (progressing("Executing"), Phase::Running),
-            (progressing("RetryableFailure"), Phase::Retrying),
-            (json!({"conditions": [condition("Succeeded", "True", "Completed", "")]}), Phase::Succeeded),
-            (json!({"conditions": [condition("Failed", "True", "InvalidSpec", "")]}), Phase::Failed),
-        ] {
-            assert_eq!(Summary::new(&action(status.clone())).phase, expected, "{status}");
-        }
-        let mut waiting = progressing("Queued");
-        waiting["pluginPhase"] = "PhaseWaitingForResources".into();
-        assert_eq!(Summary::new(&action(waiting)).phase, Phase::Waiting);
-        let mut deleted = action(progressing("Executing"));
-        deleted.metadata.deletion_timestamp = deleted.metadata.creation_timestamp.clone();
-        assert_eq!(Summary::new(&deleted).phase, Phase::Aborting);
-    }
-
-    #[test]
-    fn a_failure_shows_its_code_and_how_long_it_took() {
-        let status = json!({
-            "attempts": 3,
-            "errorState": {"code": "OOMKilled", "kind": "USER", "message": "too\nmuch"},
-            "conditions": [condition("Failed", "True", "PermanentFailure", "too\nmuch")],
-        });
-        let summary = Summary::new(&action(status));
-        assert_eq!(summary.why(), "[OOMKilled] too much");
-        assert_eq!(summary.duration(Timestamp::now()), Duration::from_secs(90));
-        let json = summary.as_json(Timestamp::now());
-        assert_eq!((&json["outcome"], &json["attempt"]), (&json!("Failed"), &json!(3)));
-    }
-
-    #[test]
-    fn a_new_attempt_tells_why_there_is_one() {
-        let status = json!({
-            "attempts": 2,
-            "errorState": {"code": "Error", "message": "exit code 3"},
-            "conditions": [condition("Progressing", "True", "Executing", "")],
-        });
-        let summary = Summary::new(&action(status));
-        assert_eq!((summary.phase, summary.why().as_str()), (Phase::Running, "attempt 1: [Error] exit code 3"));
-    }
-
-    #[test]
-    fn what_has_ended_cannot_be_aborted() {
-        let ended = Summary::new(&action(json!({"conditions": [condition("Succeeded", "True", "Completed", "")]})));
-        assert_eq!(ended.clone().aborted(Timestamp::now()), ended);
-        let running = Summary::new(&action(json!({}))).aborted(Timestamp::UNIX_EPOCH);
-        assert_eq!((running.phase, running.ended), (Phase::Aborted, Some(Timestamp::UNIX_EPOCH)));
-        assert_eq!(running.why(), "was Pending");
-        let mut going = action(json!({"conditions": [condition("Progressing", "True", "Queued", "no node is free")]}));
-        going.metadata.deletion_timestamp = going.metadata.creation_timestamp.clone();
-        let going = Summary::new(&going);
-        assert_eq!((going.phase, going.why().as_str()), (Phase::Aborting, "was Queued: no node is free"));
-        assert_eq!(going.aborted(Timestamp::now()).why(), "was Queued: no node is free");
-    }
-}
+mod tests;

@@ -173,8 +173,8 @@ fn a_task_is_seen_from_all_sides() {
 
     let table = user.good(&["get"]);
     let header: Vec<_> = table.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(header, ["NAME", "RUN", "TYPE", "PHASE", "ATTEMPT", "DURATION", "AGE", "REASON"]);
-    assert!(table.lines().nth(1).unwrap().starts_with("hello   hello   container   Succeeded   1/1 "), "{table}");
+    assert_eq!(header, ["NAME", "TYPE", "PHASE", "ATTEMPT", "DURATION", "AGE", "REASON"]);
+    assert!(table.lines().nth(1).unwrap().starts_with("hello   container   Succeeded   1/1 "), "{table}");
     assert_eq!(user.good(&["get", "-o", "name"]), "hello\n");
     assert!(user.good(&["get", "-A", "-o", "wide"]).starts_with("NAMESPACE"));
     assert!(user.good(&["get", "-o", "yaml"]).contains("phase: Succeeded"));
@@ -308,7 +308,91 @@ fn a_demonstration_succeeds_only_if_all_ends_as_files_say() {
     let wrong = user.file("wrong.yaml", &HELLO.replace("succeeded", "failed"));
     let bad = user.run(&["demo", &hello, &wrong]);
     assert_eq!(bad.code, Some(1), "{}", bad.out);
+    let waits = "name: w\nimage: does-not-exist\ncommand: [sh]\nexpect: {pending: ImagePull, reason: does-not-exist}\n";
+    let waits = user.file("waits.yaml", waits);
+    let good = user.run(&["demo", &waits]);
+    assert_eq!(good.code, Some(0), "{}{}", good.out, good.err);
+    assert!(good.out.contains("waiting   1          ImagePull "), "{}", good.out);
     assert!(bad.out.contains("wrong is not as expected:\n  expected phase failed, found succeeded"), "{}", bad.out);
+}
+
+#[test]
+fn what_a_task_waits_for_is_shown_everywhere() {
+    let user = User::new();
+    let sandbox = user.start(&["--gpu", "1"]);
+    let task = "name: greedy\nimage: any\ncommand: [sh, -c, 'true']\nresources: {gpu: 2}\n";
+    let task = user.file("greedy.yaml", task);
+    user.good(&["submit", &task, "--run", "greedy", "--name", "greedy"]);
+    let seen = user.until("greedy", "Waiting");
+    assert_eq!((&seen["reason"], &seen["pending"]["reason"]), (&"Unschedulable".into(), &"Unschedulable".into()));
+    assert!(seen["pending"]["message"].as_str().unwrap().contains("Insufficient nvidia.com/gpu"), "{seen}");
+    let table = user.good(&["get"]);
+    assert!(table.contains("Waiting   1/1 ") && table.contains("Unschedulable: no node takes pod greedy-0"), "{table}");
+    let described = user.good(&["describe", "greedy"]);
+    assert!(described.contains("Waits for:  Unschedulable for "), "{described}");
+    let log = user.run(&["logs", "greedy"]);
+    assert!(log.err.contains("greedy writes nothing yet; it waits: Unschedulable"), "{}", log.err);
+    let ended = user.good(&["abort", "greedy", "--wait"]);
+    assert!(ended.ends_with("it was Waiting, attempt 1/1\n"), "{ended}");
+
+    // Commands about the installation find the sandbox as well.
+    let plugins = user.good(&["plugins"]);
+    let spark = plugins.lines().find(|line| line.starts_with("spark ")).unwrap();
+    assert!(spark.ends_with("available") && !spark.ends_with("unavailable"), "{plugins}");
+    assert!(user.good(&["plugins", "-o", "name"]).contains("\nspark\n"));
+    assert!(user.good(&["plugins", "-o", "yaml"]).starts_with("plugins:"));
+    assert!(user.run(&["pools"]).err.contains("no pools"));
+    assert_eq!(user.json(&["pools", "-o", "json"])["pools"], Value::Array(vec![]));
+    assert_eq!(sandbox.end("HUP"), Some(0));
+}
+
+/// A program with a sandbox of its own ends in good order, whichever signal comes: no process and no file is left.
+#[test]
+fn a_signal_ends_a_sandbox_of_ones_own_in_good_order() {
+    let user = User::new();
+    let temporary = user.path("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    for (command, signal, code) in
+        [("demo", "TERM", 143), ("demo", "INT", 130), ("submit", "INT", 130), ("submit", "TERM", 143)]
+    {
+        let mark = format!("{command}-{signal}-{}", std::process::id());
+        let task = user.file("sleeper.yaml", &sleeper(&mark));
+        let arguments = if command == "demo" { vec!["demo", &task] } else { vec!["submit", &task, "--follow"] };
+        let mut program = user.command(&arguments);
+        program.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut running = Running { child: program.spawn().unwrap(), welcome: String::new() };
+        let mut told = running.child.stderr.take().unwrap();
+        let begin = Instant::now();
+        while processes(&mark).is_empty() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{command}: its pod never runs");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(running.end(signal), Some(code), "{command}");
+        let mut text = String::new();
+        told.read_to_string(&mut text).unwrap();
+        assert!(text.contains(&format!("SIG{signal}: stopping")), "{command}: {text}");
+        assert_eq!(processes(&mark), Vec::<String>::new(), "{command}");
+        assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{command}: something is left");
+    }
+}
+
+#[test]
+fn whoever_stops_looking_does_not_stop_the_task() {
+    let user = User::new();
+    let sandbox = user.start(&[]);
+    let mark = format!("left-{}", std::process::id());
+    let task = user.file("sleeper.yaml", &sleeper(&mark));
+    let arguments = ["submit", &task, "--run", "one", "--name", "one", "--follow"];
+    let child = user.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let looking = Running { child, welcome: String::new() };
+    let begin = Instant::now();
+    while processes(&mark).is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "its pod never runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(looking.end("TERM"), Some(130));
+    user.until("one", "Running");
+    assert_eq!(sandbox.end("TERM"), Some(0));
 }
 
 #[test]

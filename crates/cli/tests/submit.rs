@@ -58,12 +58,14 @@ fn a_failure_is_told_and_makes_the_program_fail() {
 fn mistakes_are_told_before_anything_runs() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("bad.yaml"), "name: t\nimage: i\nretires: 2\ntimeout: soon\n").unwrap();
+    std::fs::write(home.path().join("broken.yaml"), "name: [\n").unwrap();
     std::fs::write(home.path().join("m.py"), "").unwrap();
     let hello = example("hello");
     let expected = [
         (&["submit", "nowhere.yaml", "--follow"][..], 2, "nowhere.yaml: cannot read it"),
         (&["submit", "bad.yaml", "--follow"], 2, "bad.yaml:3: retires: no such field; did you mean `retries`?"),
         (&["submit", "bad.yaml", "--follow"], 2, "bad.yaml:4: timeout: must be a duration"),
+        (&["submit", "broken.yaml", "--follow"], 2, "broken.yaml: not valid YAML or JSON"),
         (&["render", "bad.yaml"], 2, "bad.yaml:3: retires: no such field"),
         (&["submit", &hello, "--input", "nme=x", "--follow"], 2, "it has name: string"),
         (&["submit", &hello, "--input", "name", "--follow"], 2, "write NAME=VALUE"),

@@ -27,7 +27,7 @@ use crate::watch::kinds::ObjectCache;
 use crate::watch::pods::PodCache;
 
 /// How often the caches are looked through. It costs no request, and nobody waits for an object to go.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How long containers beside the task's own may go on after its end: time for what they hold to be sent.
 const LINGER: SignedDuration = SignedDuration::from_secs(10);

@@ -206,6 +206,7 @@ impl Gate {
 
     /// A quota is there, or changed.
     pub fn quota_seen(&self, namespace: &str, quota: &Quota, now: Timestamp) {
+        tracing::debug!(namespace, QSEEN = quota.version, used = ?quota.used.values().map(|v| v.to_string()).collect::<Vec<_>>(), "QTRACE");
         self.with(&namespace.into(), |space, called| {
             space.quota_seen(quota, now);
             *called = space.call(&self.settings, now);

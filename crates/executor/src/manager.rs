@@ -10,6 +10,7 @@ mod observe;
 pub mod state;
 mod stop;
 mod token;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -24,9 +25,8 @@ use crate::cluster::Objects;
 use crate::controller::memory::ActionKey;
 use crate::gate::Gate;
 use crate::gob::ManagerPhase;
+use crate::pools::desk::TokenDesk;
 use crate::storage::BlobStore;
-
-pub use token::TokenDesk;
 
 /// When to look again for an object that was created but is not to be seen, should its appearance be missed.
 const VISIBLE_WITHIN: SignedDuration = SignedDuration::from_secs(31);

@@ -2,28 +2,33 @@
 //!
 //! Tokens are objects in the cluster ([`cluster`]), one for each holder and owned by its action, so that none is lost when
 //! an action, or the executor, goes away. Who may have one is decided from them alone ([`limits`]): first from the watch,
-//! without a request, and when a token was made once more from the server itself, so that two executors that do not know
-//! of one another cannot give out one too many.
+//! without a request, and when a token was made once more from the server itself ([`desk`]), so that two executors that do
+//! not know of one another cannot give out one too many.
 
 pub mod cluster;
+pub mod desk;
 pub mod limits;
+mod pause;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use aileron_machinery::{AnyK8sPlugin, TaskContext, TokenRequest};
+use aileron_machinery::{AnyK8sPlugin, Pending, PendingReason, TaskContext, TokenRequest};
 use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::cluster::ApiError;
 use crate::config::sections::pools::PoolConfig;
 use crate::controller::memory::ActionKey;
 use limits::{Account, Full, Limits, Token, room};
+use pause::Pause;
 
 /// The tokens in the cluster.
 #[async_trait]
 pub trait TokenStore: Send + Sync {
-    /// Makes a token; one that is there already is as good.
-    async fn create(&self, pool: &str, task: &TaskContext) -> Result<(), ApiError>;
+    /// Makes a token; one that this action has already is as good.
+    async fn create(&self, pool: &str, claim: &Claim) -> Result<(), ApiError>;
     /// All tokens of a pool, as the server has them.
     async fn list(&self, pool: &str) -> Result<Vec<Token>, ApiError>;
     /// Gives a token back; one that is gone is given back.
@@ -39,6 +44,23 @@ pub struct Pool {
     pub task_types: BTreeSet<String>,
 }
 
+/// Who wants a token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The action.
+    pub holder: ActionKey,
+    /// The action, as owner of the token.
+    pub owner: OwnerReference,
+    /// On whose account.
+    pub account: Account,
+    /// Who that is, for people.
+    pub identity: String,
+    /// When the action was made: the oldest comes first.
+    pub created: Timestamp,
+    /// The clock.
+    pub now: Timestamp,
+}
+
 /// What a task that wants a token is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -46,8 +68,17 @@ pub enum Answer {
     Held,
     /// It may make one, and must tell what came of it.
     Take,
-    /// It has to wait, and why.
-    Wait(String),
+    /// It has to wait.
+    Wait(Wait),
+}
+
+/// Why a task has to wait for a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// What for.
+    pub pending: Pending,
+    /// When to ask again; nothing if it is called.
+    pub until: Option<Timestamp>,
 }
 
 /// All pools and who holds their tokens.
@@ -60,9 +91,40 @@ pub struct Pools {
 #[derive(Default)]
 struct State {
     /// By pool and holder, as the watch shows them and as we have made them since.
-    tokens: BTreeMap<(String, ActionKey), Account>,
-    /// Who waits, in the order of arrival.
-    waiting: BTreeMap<String, Vec<(ActionKey, Account)>>,
+    tokens: BTreeMap<(String, ActionKey), Entry>,
+    /// Who waits, oldest action first.
+    waiting: BTreeMap<String, Vec<Waiter>>,
+    /// Pools whose tokens could not be taken.
+    pauses: BTreeMap<String, Pause>,
+}
+
+struct Entry {
+    account: Account,
+    /// The server was asked whether there was room for it. One that the watch alone shows may be one too many, which is
+    /// about to be given back.
+    confirmed: bool,
+}
+
+struct Waiter {
+    key: ActionKey,
+    account: Account,
+    created: Timestamp,
+}
+
+impl Claim {
+    /// The claim of a task whose action was made at that time.
+    pub fn of(task: &TaskContext, created: Timestamp) -> Self {
+        let metadata = &task.metadata;
+        let id = &metadata.id;
+        Self {
+            holder: ActionKey::new(&metadata.namespace, &metadata.owner.name),
+            owner: metadata.owner.clone(),
+            account: Account { project: id.project.clone(), domain: id.domain.clone() },
+            identity: format!("{}/{}/{}/{}", id.project, id.domain, id.run, id.action),
+            created,
+            now: task.now,
+        }
+    }
 }
 
 impl Pools {
@@ -93,52 +155,96 @@ impl Pools {
         by_type.map(|(name, _)| TokenRequest { pool: name.clone() }).chain(plugin.token(task)).collect()
     }
 
-    /// Asks for a token. Whoever has waited longer comes first, as far as the limits let it.
-    pub fn ask(&self, name: &str, pool: &Pool, key: &ActionKey, account: &Account) -> Answer {
+    /// Asks for a token. The oldest action comes first, as far as the limits let it.
+    pub fn ask(&self, name: &str, pool: &Pool, claim: &Claim) -> Answer {
         let mut state = self.lock();
-        let place = (name.to_owned(), key.clone());
-        if state.tokens.contains_key(&place) {
+        let place = (name.to_owned(), claim.holder.clone());
+        let seen = state.tokens.get(&place).map(|entry| entry.confirmed);
+        if seen == Some(true) {
             return Answer::Held;
         }
+        if let Some(pause) = state.pauses.get(name).filter(|pause| pause.until > claim.now) {
+            let wait = Wait { pending: pause.pending.clone(), until: Some(pause.until) };
+            state.enqueue(name, claim);
+            return Answer::Wait(wait);
+        }
+        if seen.is_some() {
+            return Answer::Take;
+        }
+        state.enqueue(name, claim);
         let mut taken: Vec<Account> = state.holders(name).cloned().collect();
         let line = state.waiting.entry(name.to_owned()).or_default();
-        for (_, older) in line.iter().take_while(|(other, _)| other != key) {
-            if room(&pool.limits, &taken, older).is_ok() {
-                taken.push(older.clone());
+        for older in line.iter().take_while(|other| other.key != claim.holder) {
+            if room(&pool.limits, &taken, &older.account).is_ok() {
+                taken.push(older.account.clone());
             }
         }
-        match room(&pool.limits, &taken, account) {
+        match room(&pool.limits, &taken, &claim.account) {
             Ok(()) => {
-                line.retain(|(other, _)| other != key);
-                state.tokens.insert(place, account.clone());
+                line.retain(|other| other.key != claim.holder);
+                state.tokens.insert(place, Entry { account: claim.account.clone(), confirmed: false });
                 Answer::Take
             }
             Err(full) => {
-                if !line.iter().any(|(other, _)| other == key) {
-                    line.push((key.clone(), account.clone()));
-                }
-                Answer::Wait(words(name, &full, account))
+                let words = words(name, &full, &claim.account);
+                Answer::Wait(Wait { pending: Pending::new(PendingReason::Pool, words), until: None })
             }
         }
     }
 
-    /// The token that an answer let somebody take was not to be had after all; it goes back to the front of the line.
-    pub fn missed(&self, name: &str, key: &ActionKey, account: &Account) {
+    /// The server has the token, and there was room for it.
+    pub fn confirmed(&self, name: &str, claim: &Claim) {
         let mut state = self.lock();
-        state.tokens.remove(&(name.to_owned(), key.clone()));
-        state.waiting.entry(name.to_owned()).or_default().insert(0, (key.clone(), account.clone()));
+        state.pauses.remove(name);
+        let entry = Entry { account: claim.account.clone(), confirmed: true };
+        state.tokens.insert((name.to_owned(), claim.holder.clone()), entry);
+    }
+
+    /// The token that an answer let somebody take was not to be had after all; it goes back to its place in line.
+    pub fn missed(&self, name: &str, claim: &Claim) {
+        let mut state = self.lock();
+        state.pauses.remove(name);
+        state.give_up(name, claim);
+    }
+
+    /// A token could not be taken because the server did not let us. Nobody tries again before some time has passed.
+    pub fn failed(&self, name: &str, claim: &Claim, error: &ApiError, now: Timestamp) -> Wait {
+        let mut state = self.lock();
+        state.give_up(name, claim);
+        let pause = Pause::after(state.pauses.get(name), name, error, now);
+        let wait = Wait { pending: pause.pending.clone(), until: Some(pause.until) };
+        state.pauses.insert(name.to_owned(), pause);
+        wait
     }
 
     /// Somebody no longer waits.
     pub fn leave(&self, key: &ActionKey) {
         for line in self.lock().waiting.values_mut() {
-            line.retain(|(other, _)| other != key);
+            line.retain(|other| other.key != *key);
         }
     }
 
-    /// Who waits for a pool, longest first.
+    /// Who waits for a pool, oldest first.
     pub fn waiting(&self, name: &str) -> Vec<ActionKey> {
-        self.lock().waiting.get(name).into_iter().flatten().map(|(key, _)| key.clone()).collect()
+        self.lock().waiting.get(name).into_iter().flatten().map(|waiter| waiter.key.clone()).collect()
+    }
+
+    /// Who waits for a pool and would get a token now. The others need not even ask.
+    pub fn next(&self, name: &str, now: Timestamp) -> Vec<ActionKey> {
+        let state = self.lock();
+        let (Some(pool), Some(line)) = (self.pools.get(name), state.waiting.get(name)) else { return Vec::new() };
+        if state.pauses.get(name).is_some_and(|pause| pause.until > now) {
+            return Vec::new();
+        }
+        let mut taken: Vec<Account> = state.holders(name).cloned().collect();
+        let mut next = Vec::new();
+        for waiter in line {
+            if room(&pool.limits, &taken, &waiter.account).is_ok() {
+                taken.push(waiter.account.clone());
+                next.push(waiter.key.clone());
+            }
+        }
+        next
     }
 
     /// All tokens that are known.
@@ -148,7 +254,7 @@ impl Pools {
 
     /// A token is there.
     pub(crate) fn seen(&self, pool: &str, holder: ActionKey, account: Account) {
-        self.lock().tokens.insert((pool.to_owned(), holder), account);
+        self.lock().tokens.entry((pool.to_owned(), holder)).or_insert(Entry { account, confirmed: false });
     }
 
     /// A token is gone.
@@ -170,7 +276,24 @@ impl Pools {
 
 impl State {
     fn holders(&self, pool: &str) -> impl Iterator<Item = &Account> {
-        self.tokens.iter().filter(move |((name, _), _)| name == pool).map(|(_, account)| account)
+        self.tokens.iter().filter(move |((name, _), _)| name == pool).map(|(_, entry)| &entry.account)
+    }
+
+    /// Puts a claim in its place in line, unless it is there.
+    fn enqueue(&mut self, pool: &str, claim: &Claim) {
+        let line = self.waiting.entry(pool.to_owned()).or_default();
+        if line.iter().any(|other| other.key == claim.holder) {
+            return;
+        }
+        // Times are whole seconds: among equals, who came first.
+        let place = line.partition_point(|other| other.created <= claim.created);
+        let (key, account) = (claim.holder.clone(), claim.account.clone());
+        line.insert(place, Waiter { key, account, created: claim.created });
+    }
+
+    fn give_up(&mut self, pool: &str, claim: &Claim) {
+        self.tokens.remove(&(pool.to_owned(), claim.holder.clone()));
+        self.enqueue(pool, claim);
     }
 }
 
@@ -193,54 +316,4 @@ fn words(pool: &str, full: &Full, account: &Account) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn pools(quota: u32, project_cap: u32) -> Pools {
-        let config = PoolConfig { quota, project_cap, ..PoolConfig::default() };
-        Pools::new(&[("licences".to_owned(), config)].into())
-    }
-
-    fn ask(pools: &Pools, name: &str, project: &str) -> Answer {
-        let account = Account { project: project.into(), domain: "d".into() };
-        pools.ask("licences", pools.pool("licences").unwrap(), &ActionKey::new("ns", name), &account)
-    }
-
-    #[test]
-    fn a_token_is_given_once_and_those_who_wait_come_in_order() {
-        let pools = pools(1, 0);
-        assert_eq!(ask(&pools, "a", "p"), Answer::Take);
-        assert_eq!(ask(&pools, "a", "p"), Answer::Held);
-        let full = Answer::Wait("pool licences: all 1 tokens are taken".into());
-        assert_eq!(ask(&pools, "b", "p"), full);
-        assert_eq!(ask(&pools, "c", "p"), full);
-        assert_eq!(pools.counts()["licences"], (1, 2));
-        pools.gone("licences", &ActionKey::new("ns", "a"));
-        assert_eq!(ask(&pools, "c", "p"), full, "b was there before");
-        assert_eq!(ask(&pools, "b", "p"), Answer::Take);
-        pools.gone("licences", &ActionKey::new("ns", "b"));
-        assert_eq!(ask(&pools, "c", "p"), Answer::Take);
-        assert_eq!(pools.waiting("licences"), []);
-    }
-
-    #[test]
-    fn who_cannot_have_one_does_not_keep_others_from_it() {
-        let pools = pools(2, 1);
-        assert_eq!(ask(&pools, "a", "p"), Answer::Take);
-        assert!(matches!(ask(&pools, "b", "p"), Answer::Wait(words) if words.contains("project p holds the 1 tokens")));
-        assert_eq!(ask(&pools, "c", "q"), Answer::Take);
-        pools.leave(&ActionKey::new("ns", "b"));
-        assert_eq!(pools.waiting("licences"), []);
-    }
-
-    #[test]
-    fn a_token_that_was_not_to_be_had_leaves_its_place() {
-        let pools = pools(1, 0);
-        assert_eq!(ask(&pools, "a", "p"), Answer::Take);
-        pools.missed("licences", &ActionKey::new("ns", "a"), &Account { project: "p".into(), domain: "d".into() });
-        assert!(matches!(ask(&pools, "b", "p"), Answer::Wait(_)), "a is still first");
-        assert_eq!(ask(&pools, "a", "p"), Answer::Take);
-    }
-}
+mod tests;

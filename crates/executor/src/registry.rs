@@ -7,7 +7,8 @@ use aileron_machinery::{CorePlugin, PluginSet, ResourceKind};
 use crate::action::TaskActionSpec;
 use crate::cluster::Objects;
 use crate::gate::Gate;
-use crate::manager::{PluginManager, TokenDesk};
+use crate::manager::PluginManager;
+use crate::pools::desk::TokenDesk;
 use crate::plugin_list::PluginList;
 use crate::storage::BlobStore;
 

@@ -34,9 +34,9 @@ use crate::garbage;
 use crate::gate::backoff::BackoffSettings;
 use crate::gate::{ControllerRoster, Gate, GateSettings};
 use crate::lease::{Elector, LeaseConfig, LeaseError};
-use crate::manager::TokenDesk;
 use crate::monitor::Monitor;
 use crate::pools::cluster::KubeTokens;
+use crate::pools::desk::TokenDesk;
 use crate::pools::{self, Pools};
 use crate::reconcile::{Reconciler, Settings};
 use crate::registry::{Registry, RegistryError, RegistryRules};
@@ -118,8 +118,11 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     let roster = ControllerRoster { memory: Arc::clone(&memory), queue: Arc::clone(&queue) };
     let gate = Arc::new(Gate::new(gate_settings(&config), Box::new(roster)));
     let pools = Arc::new(Pools::new(&config.tasks.pools));
-    let tokens = (!pools.is_empty())
-        .then(|| TokenDesk { pools: Arc::clone(&pools), store: Arc::new(KubeTokens::new(client.clone())) });
+    let tokens = (!pools.is_empty()).then(|| TokenDesk {
+        pools: Arc::clone(&pools),
+        store: Arc::new(KubeTokens::new(client.clone())),
+        roster: Arc::new(ControllerRoster { memory: Arc::clone(&memory), queue: Arc::clone(&queue) }),
+    });
     let registry =
         Arc::new(Registry::new(&plugins, &registry_rules(&config), &objects, &store, &gate, tokens.as_ref())?);
     for slip in registry.slips() {
@@ -272,7 +275,8 @@ async fn lead(
                 () = synced.all() => {}
             }
             tracing::info!("caches are complete; working");
-            let give_back = pools::cluster::give_back(client.clone(), pools, memory, stop.clone());
+            let queue = Arc::clone(&controller.queue);
+            let give_back = pools::cluster::give_back(client.clone(), pools, memory, queue, stop.clone());
             let collect = async {
                 if let Some(interval) = interval {
                     garbage::run(client, interval, max_ttl, stop.clone()).await;

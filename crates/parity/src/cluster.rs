@@ -253,7 +253,9 @@ impl Cluster {
     pub async fn client(&self, user: User) -> Result<Client> {
         let path = self.kubeconfig(user);
         let kubeconfig = Kubeconfig::read_from(&path).with_context(|| format!("reading {}", path.display()))?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        // As the program has it: an executor hears of every refusal.
+        config.default_retry = user != User::Executor;
         Ok(Client::try_from(config)?)
     }
 

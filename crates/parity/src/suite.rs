@@ -17,7 +17,7 @@ pub use self::bench::{Bench, BenchOptions};
 pub use self::executor::{Executor, Settings};
 pub use self::logs::Logs;
 pub use self::program::{Program, binary};
-pub use self::scripts::{ATTEMPTS, Document, attempts, script};
+pub use self::scripts::{ATTEMPTS, Document, LEFT_RUNNING, attempts, script};
 pub use self::space::{Shown, Sighting, Sightings, Space};
 pub use self::task::{Task, duration_inputs};
 pub use crate::cluster::Server;

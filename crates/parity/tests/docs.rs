@@ -16,10 +16,12 @@ fn read(path: &str) -> String {
 /// Every page that people read, by its path from the root.
 fn pages() -> BTreeMap<String, String> {
     let mut paths: Vec<String> = ["README.md", "DESIGN.md", "CONTRIBUTING.md"].map(str::to_owned).into();
-    for entry in fs::read_dir(root().join("docs")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if name.ends_with(".md") {
-            paths.push(format!("docs/{name}"));
+    for folder in ["docs", "docs/plugins"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".md") {
+                paths.push(format!("{folder}/{name}"));
+            }
         }
     }
     paths.into_iter().map(|path| (path.clone(), read(&path))).collect()
@@ -41,6 +43,80 @@ fn the_configuration_reference_is_current() {
 fn the_list_of_differences_is_current() {
     let crates = root().join("crates");
     is_current("docs/differences.md", &aileron_parity::differences::render_markdown(&crates).unwrap());
+}
+
+/// The page of each built-in plugin.
+const PLUGIN_PAGES: [(&str, &[&str]); 9] = [
+    ("clustered", &["clustered-task"]),
+    ("dask", &["dask"]),
+    ("mpi", &["mpi"]),
+    ("pod", &["container", "sidecar", "pod"]),
+    ("pytorch", &["pytorch"]),
+    ("ray", &["ray"]),
+    ("sleep", &["core-sleep"]),
+    ("spark", &["spark"]),
+    ("tensorflow", &["tensorflow"]),
+];
+
+/// What the executor does with objects of a plugin.
+const VERBS: &str = "[get, list, watch, create, patch, delete]";
+
+const KEYS: [&str; 3] = ["<!-- keys of ", " -->\n", "<!-- end of keys -->\n"];
+
+/// What the reference of the configuration says about a section, for a page below `docs/plugins`.
+fn keys_of(section: &str) -> String {
+    let reference = aileron_executor::config::markdown();
+    let below = format!("{section}.");
+    let mut text = String::new();
+    for part in reference.split("\n## `").skip(1) {
+        let (path, body) = part.split_once("`\n").unwrap();
+        if path == section || path.starts_with(&below) {
+            let body = body.trim().replace("](#", "](../config.md#");
+            let anchor = path.to_lowercase().replace('.', "");
+            text.push_str(&format!("\n[`{path}`](../config.md#{anchor}): {body}\n"));
+        }
+    }
+    assert!(!text.is_empty(), "there is no section {section}");
+    text
+}
+
+#[test]
+fn the_keys_on_the_pages_of_plugins_are_current() {
+    for (name, _) in PLUGIN_PAGES {
+        let path = format!("docs/plugins/{name}.md");
+        let page = read(&path);
+        let Some((before, rest)) = page.split_once(KEYS[0]) else { continue };
+        let (section, rest) = rest.split_once(KEYS[1]).unwrap();
+        let (_, after) = rest.split_once(KEYS[2]).unwrap();
+        is_current(&path, &[before, KEYS[0], section, KEYS[1], &keys_of(section), "\n", KEYS[2], after].concat());
+    }
+}
+
+#[test]
+fn every_plugin_has_a_page_with_its_kind_and_permissions() {
+    let plugins = aileron_plugins::builtin(&aileron_plugins::PluginConfigs::default());
+    let k8s = plugins.k8s().iter().map(|plugin| (plugin.entry().id, Some(plugin.kind())));
+    let core = plugins.core().iter().map(|plugin| (plugin.entry().id, None));
+    let mut explained = BTreeSet::new();
+    for (id, kind) in k8s.chain(core) {
+        let (name, _) = PLUGIN_PAGES.into_iter().find(|(_, ids)| ids.contains(&id)).expect(id);
+        explained.insert(name.to_owned());
+        let page = read(&format!("docs/plugins/{name}.md"));
+        for heading in ["What it makes", "Phases", "Configuration", "Versions", "Permissions"] {
+            assert!(page.contains(&format!("\n## {heading}\n")), "{name}: no {heading}");
+        }
+        let Some(kind) = kind else { continue };
+        let group = if kind.group.is_empty() { "\"\"" } else { &kind.group };
+        let rule = format!("- apiGroups: [{group}]\n  resources: [{}]\n  verbs: {VERBS}\n", kind.plural);
+        for text in [&format!("API `{}`", kind.api_version()), &format!("`{}`", kind.kind), &rule] {
+            assert!(page.contains(text), "{name}: no {text}");
+        }
+    }
+    let pages: BTreeSet<_> =
+        pages().into_keys().filter_map(|path| Some(path.strip_prefix("docs/plugins/")?.strip_suffix(".md")?.to_owned())).collect();
+    assert_eq!(pages, explained);
+    let index = read("docs/plugins.md");
+    assert!(explained.iter().all(|name| index.contains(&format!("(plugins/{name}.md)"))));
 }
 
 const CRATES: [&str; 8] = ["kubekit", "idl", "machinery", "plugins", "executor", "sandbox", "cli", "parity"];

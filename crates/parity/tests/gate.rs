@@ -458,3 +458,20 @@ async fn waiting_costs_nothing() -> Result<()> {
     assert_eq!(bench.refused("/pods"), 0);
     Ok(())
 }
+
+/// A quota in which there is room for everybody slows nobody down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_with_room_costs_little() -> Result<()> {
+    const MANY: usize = 200;
+    let bench = Bench::start(json!({"configmaps": "1"}), |_| {}).await?;
+    let mut times = Vec::new();
+    for namespace in [NAMESPACE, "free"] {
+        let begin = Instant::now();
+        bench.submit_all(namespace, MANY, container).await?;
+        bench.check(&bench.until_ended(namespace, MANY).await?)?;
+        times.push(begin.elapsed());
+    }
+    println!("{MANY} tasks took {:?} without a quota of pods and {:?} with one", times[0], times[1]);
+    assert!(times[1] < times[0].mul_f64(1.5), "{times:?}");
+    Ok(())
+}

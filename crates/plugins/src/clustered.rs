@@ -53,7 +53,7 @@ impl K8sPlugin for ClusteredPlugin {
     }
 
     fn needs(&self, task: &TaskContext) -> Needs {
-        Needs { inputs: needs_inputs(task), pods: true, error_document: false }
+        Needs { inputs: needs_inputs(task), pods: true }
     }
 
     fn build(&self, task: &TaskContext) -> Result<JobSet, PluginError> {

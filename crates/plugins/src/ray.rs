@@ -50,11 +50,15 @@ impl K8sPlugin for RayPlugin {
     }
 
     fn needs(&self, task: &TaskContext) -> Needs {
-        Needs { inputs: needs_inputs(task), pods: true, error_document: true }
+        Needs { inputs: needs_inputs(task), pods: true }
     }
 
     fn build(&self, task: &TaskContext) -> Result<RayJob, PluginError> {
         build::build(&self.config, task)
+    }
+
+    fn reads_error_document(&self, job: &RayJob) -> bool {
+        phase::has_failed(job)
     }
 
     fn phase(&self, cx: &PhaseContext<'_>, job: &RayJob) -> Result<PhaseInfo, PluginError> {

@@ -3,6 +3,7 @@
 mod amounts;
 pub(crate) mod limits;
 pub(crate) mod quota;
+pub(crate) mod tally;
 pub(crate) mod webhooks;
 
 use serde_json::Value;

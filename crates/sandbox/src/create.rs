@@ -9,7 +9,7 @@ use crate::request::Query;
 use crate::server::ApiServer;
 use crate::status::{ApiError, Cause};
 use crate::store::{Key, Transaction};
-use crate::{admission, crd, metadata, pods};
+use crate::{admission, crd, events, metadata, pods};
 
 /// How many generated names are tried before one that is taken is an error, as the real server does.
 const GENERATED_NAMES: usize = 8;
@@ -83,6 +83,7 @@ pub(crate) fn insert(
             pods::prepare_new(&mut object);
             causes.extend(pods::problems(&object));
         }
+        "events" => events::check(kind, &object)?,
         "namespaces" if object["spec"]["finalizers"].is_null() => {
             object["spec"]["finalizers"] = serde_json::json!(["kubernetes"]);
         }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::kind::Kind;
+use crate::status::{ApiError, Cause};
 
 /// Names in the newer form, and in the core's.
 const NAMES: [(&str, &str); 6] = [
@@ -40,8 +41,11 @@ pub(crate) fn to_core(kind: &Kind, object: Value) -> Value {
     }
     let names = || NAMES.iter().chain([&REPORTER]);
     let mut event = renamed(object, |name| names().find(|(new, _)| *new == name).map(|(_, core)| *core));
-    // The newer form need not name what it is about; the core's must.
     if let Some(fields) = event.as_object_mut() {
+        // They name the newer form, which the core's type would refuse; they are put back when the object is shown.
+        fields.shift_remove("apiVersion");
+        fields.shift_remove("kind");
+        // The newer form need not name what it is about; the core's must.
         fields.entry("involvedObject").or_insert_with(|| Value::Object(serde_json::Map::new()));
     }
     event
@@ -54,4 +58,27 @@ pub(crate) fn from_core(kind: &Kind, object: Value) -> Value {
     }
     let names = || NAMES.iter().chain([&REPORTER]);
     renamed(object, |name| names().find(|(_, core)| *core == name).map(|(new, _)| *new))
+}
+
+/// Refuses a new event, which is in the core's form, for what it lacks. Whoever tells a precise time must tell who acted,
+/// too; and the newer form wants the time. The answer speaks of the core's form in any case.
+pub(crate) fn check(kind: &Kind, event: &Value) -> Result<(), ApiError> {
+    let text = |field: &str| event[field].as_str().unwrap_or_default();
+    let mut causes = Vec::new();
+    if !text("eventTime").is_empty() {
+        let required = ["reportingComponent", "reportingInstance", "action", "reason"];
+        let missing = required.into_iter().filter(|field| text(field).is_empty());
+        causes.extend(missing.map(|field| Cause::required(field, "")));
+    } else if is_new(kind) {
+        causes.push(Cause::required("eventTime", ""));
+    }
+    let kind_of_event = text("type");
+    if is_new(kind) && !["Normal", "Warning"].contains(&kind_of_event) {
+        // The real server shows no value, but repeats it.
+        causes.push(Cause::invalid("type", &"".into(), &format!("has invalid value: {kind_of_event}")));
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid_named("", &kind.kind, crate::object::meta(event, "name"), &causes))
 }

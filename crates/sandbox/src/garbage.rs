@@ -28,7 +28,7 @@ pub(crate) fn after_write(server: &ApiServer, transaction: &mut Transaction<'_>,
     if !stored.owners.is_empty() {
         release_waiting(server, transaction, &stored.owners);
     }
-    admission::quota::recount(server, transaction, kind, &stored.key.namespace);
+    admission::quota::recount(server, transaction, kind, &stored.key);
 }
 
 /// After a deletion began.
@@ -117,7 +117,7 @@ fn note_removed(
     let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     let owners: Vec<String> = owners.filter_map(|owner| owner["uid"].as_str().map(str::to_owned)).collect();
     let namespace = meta(object, "namespace");
-    admission::quota::recount(server, transaction, kind, namespace);
+    admission::quota::recount(server, transaction, kind, &Key::of(object));
     release_waiting(server, transaction, &owners);
     end_namespace(server, transaction, namespace);
 }

@@ -18,6 +18,7 @@ pub(crate) use cursor::{Cursor, Start};
 pub use snapshot::Snapshot;
 pub use stored::Stored;
 
+use crate::admission::tally::Tallies;
 use crate::kind::Kind;
 use crate::object::set_meta;
 use crate::status::ApiError;
@@ -68,6 +69,8 @@ struct State {
     /// Who names this uid among its owners.
     dependents: HashMap<String, BTreeSet<Address>>,
     uids: HashMap<String, Address>,
+    /// What objects take of quotas.
+    tallies: Tallies,
 }
 
 /// The objects of one kind.
@@ -222,6 +225,11 @@ impl Transaction<'_> {
     /// The objects that name this uid among their owners.
     pub(crate) fn dependents(&self, uid: &str) -> Vec<Address> {
         self.state.dependents.get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    /// What was counted so far.
+    pub(crate) fn tallies(&mut self) -> &mut Tallies {
+        &mut self.state.tallies
     }
 
     fn unlink(&mut self, address: &Address, before: &Stored) {

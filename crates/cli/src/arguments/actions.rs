@@ -12,12 +12,14 @@ Examples:
   aileron get -l team=blue -w          those with a label, until Ctrl-C
   aileron abort $(aileron get -o name -l team=blue)
 
-ATTEMPT is the current one of those the task may have. REASON begins with the code of the error, if there is one.
+ATTEMPT is the current one of those the task may have. REASON is the error with its code, or what the task waits for: \
+`Quota`, `Unschedulable`, `ImagePull` and so on (docs/running.md has all codes).
+
 Without --kubeconfig and KUBECONFIG the cluster is the sandbox that runs (`aileron sandbox`).";
 
 pub const DESCRIBE_EXAMPLES: &str = "\
-Shows what was asked for, where it stands, how it got there with times, its error, the objects made for it, what
-Kubernetes says about them, and where its outputs are.
+Shows what was asked for, where it stands, what it waits for, how it got there with times, its error, the objects made \
+for it, what Kubernetes says about them, and where its outputs are.
 
 Examples:
   aileron describe hello
@@ -27,21 +29,21 @@ Examples:
 pub const LOGS_EXAMPLES: &str = "\
 Examples:
   aileron logs hello                   what its pod wrote so far
-  aileron logs hello -f                from its beginning to its end, also of later attempts; waits for the pod
+  aileron logs hello -f                wait for it, and go on to its end
   aileron logs hello --tail 20 --container main
   aileron logs hello --attempt 2       of one attempt, as long as its pod exists
 
-Lines of several containers begin with the name of theirs. Kubernetes removes logs together with their pod, and a pod
-goes when the next attempt begins.";
+With -f later attempts are shown as well. Lines of several containers begin with the name of theirs. Kubernetes removes \
+logs together with their pod, and a pod goes when the next attempt begins.";
 
 pub const ABORT_EXAMPLES: &str = "\
-Deletes the TaskAction: the executor stops what runs for it, reports the end, and lets it go. One that has ended is left
+Deletes the TaskAction: the executor stops what runs for it, reports the end, and lets it go. One that has ended is left \
 as it is.
 
 Examples:
   aileron abort hello
-  aileron abort hello retries --wait   until everything made for them is gone
-  aileron abort --all                  every action of the namespace that has not ended";
+  aileron abort hello retries --wait   until all made for them is gone
+  aileron abort --all                  all of the namespace that run or wait";
 
 /// Which cluster and which namespace.
 #[derive(Clone, Debug, Default, Args)]

@@ -7,17 +7,17 @@ use clap::Args;
 use super::ConfigArguments;
 
 pub const SANDBOX_EXAMPLES: &str = "\
-A whole cluster in this process: a Kubernetes API server in memory, a node whose pods are processes of this machine,
-simulated operators (Spark, Ray, Dask, Kubeflow, JobSet), and the executor. It needs no Docker and no rights. Pods are not
+A whole cluster in this process: a Kubernetes API server in memory, a node whose pods are processes of this machine, \
+simulated operators (Spark, Ray, Dask, Kubeflow, JobSet), and the executor. It needs no Docker and no rights. Pods are not \
 isolated from this machine: run only what you would run yourself.
 
 Examples:
-  aileron sandbox                              until Ctrl-C; everything is removed at the end
-  aileron sandbox --persist ~/sandbox          keeps objects and files, and has them again the next time
-  aileron sandbox --python .venv/bin/python    the environment that tasks get
-  aileron sandbox --image team/etl:1=./etl     programs of an image: a directory with `bin`, or a virtualenv
+  aileron sandbox                              nothing is left at the end
+  aileron sandbox --persist ~/sandbox          all is there again next time
+  aileron sandbox --python .venv/bin/python    the Python of tasks
+  aileron sandbox --image team/etl:1=./etl     what an image stands for
   aileron sandbox --cpu 2 --gpu 1              a node of that size
-  aileron sandbox --executor.gc.maxTTL 10m     any configuration key of the executor
+  aileron sandbox --executor.gc.maxTTL 10m     any key of the executor
 
 Then, in another terminal:
   aileron submit examples/tasks/hello.yaml --follow
@@ -25,13 +25,13 @@ Then, in another terminal:
   export KUBECONFIG=<printed at the start>; kubectl get taskactions,pods";
 
 pub const DEMO_EXAMPLES: &str = "\
-Starts a sandbox, submits the tasks, shows their progress, and compares each end with the `expect` of its file.
-The exit code is 0 only if all ended as their files say.
+Starts a sandbox, submits the tasks, shows their progress, and compares each end with the `expect` of its file. The exit \
+code is 0 only if all ended as their files say.
 
 Examples:
-  aileron demo                                 the examples that come with the program
-  aileron demo examples/tasks                  every task file of a directory
-  aileron demo hello.yaml my-own.yaml          these files";
+  aileron demo                         the examples in the program
+  aileron demo examples/tasks          every task file of a directory
+  aileron demo hello.yaml my-own.yaml  these files";
 
 /// How large the node is and what its pods find.
 #[derive(Clone, Debug, Default, Args)]

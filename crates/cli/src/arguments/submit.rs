@@ -8,24 +8,26 @@ use super::actions::ConnectionArguments;
 use super::{ConfigArguments, Document};
 
 pub const SUBMIT_EXAMPLES: &str = "\
-TASK is a task file for people (docs/tasks.md), a task template (binary, JSON or YAML), a TaskAction, or a task of a
+TASK is a task file for people (docs/tasks.md), a task template (binary, JSON or YAML), a TaskAction, or a task of a \
 Python module that uses the flyte SDK: MODULE.py:TASK.
 
 Examples:
-  aileron submit examples/tasks/hello.yaml --follow
-  aileron submit examples/tasks/hello.yaml --input name=ada --run greeting
-  aileron submit examples/python/greet.py:greet --input name=ada --input x=41 --follow
-  aileron submit greet.py:compose --input 'greeting={\"text\": \"hi\", \"number\": 2}' --input 'times=[1, 2]' --follow
-  aileron submit task.pb --inputs inputs.json --kubeconfig ~/.kube/config --storage s3://bucket/data
+  aileron submit hello.yaml --follow
+  aileron submit hello.yaml --input name=ada --run greeting
+  aileron submit greet.py:greet -i name=ada -i x=41 --follow
+  aileron submit greet.py:measure --inputs inputs.json --follow
+  aileron submit task.pb --kubeconfig ~/.kube/config --storage s3://bucket/data
 
-Without --kubeconfig and KUBECONFIG the task goes to the sandbox that runs; without one, --follow starts a sandbox for
-this one task. With --follow the exit code is 0 only if the task succeeded.";
+Without --kubeconfig and KUBECONFIG the task goes to the sandbox that runs; without one, --follow starts a sandbox for \
+this one task, which ends with it. With --follow the exit code is 0 only if the task succeeded; Ctrl-C ends the looking \
+and not the task, unless the sandbox is its own.";
 
 pub const IO_EXAMPLES: &str = "\
 Tasks that are programs of the shell read their inputs as arguments ({{.inputs.x}}) and write their outputs with this.
 
 Examples:
-  aileron io write {{.outputPrefix}} text=hello total:int=42 'parts:list<int>=[1, 2]'
+  aileron io write {{.outputPrefix}} text=hello total:int=42
+  aileron io write {{.outputPrefix}} 'parts:list<int>=[1, 2]'
   aileron io fail {{.outputPrefix}} --code OutOfLuck 'no luck today'
   aileron io read outputs.pb
   aileron io read s3://bucket/run/a0/1/outputs.pb -o yaml";

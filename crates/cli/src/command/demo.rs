@@ -13,6 +13,7 @@ use crate::arguments::DemoArguments;
 use crate::failure::{FAILED, Failure};
 use crate::follow::{FollowOptions, Followed, Stream, follow};
 use crate::sandbox::{ConfigSources, Records, Sandbox, SandboxOptions};
+use crate::signals::Stop;
 use crate::submit::source::Work;
 use crate::submit::{self, Storage, Submitted, results, verdict};
 use crate::summary::{Phase, Summary};
@@ -56,21 +57,28 @@ pub fn run(arguments: &DemoArguments, overrides: Vec<(String, String)>) -> Resul
 async fn demonstrate(tasks: Vec<Task>, with_sdk: bool, options: SandboxOptions) -> Result<(), Failure> {
     let begin = Instant::now();
     let python = options.python.clone();
-    let sandbox = Sandbox::start(options).await?;
+    // Before anything is started, so that a signal that comes early does not leave anything behind.
+    let mut stop = Stop::new()?;
+    let mut sandbox = stop.or(Sandbox::start(options)).await?;
     output::print(&format!(
         "A sandbox is ready after {}: a Kubernetes API in memory, a node whose pods are processes of this machine,\n\
          simulated operators, and the executor.\n\n",
         span::took(begin.elapsed())
     ))?;
-    let sdk = match with_sdk {
-        true => Some(tasks::sdk(python.as_deref(), &sandbox.state().dir).await),
-        false => None,
+    let (client, storage, dir) = (sandbox.client(), sandbox.storage().to_owned(), sandbox.state().dir);
+    let work = async {
+        let sdk = match with_sdk {
+            true => Some(tasks::sdk(python.as_deref(), &dir).await),
+            false => None,
+        };
+        play(tasks, sdk, &client, &Storage::local(&storage)?).await
     };
-    let ended = play(tasks, sdk, &sandbox).await;
+    let ended = stop.or(sandbox.unless_broken(work)).await;
+    stop.at_once();
     let stopped = sandbox.stop().await;
     let (lines, notes) = ended?;
     let all_well = lines.iter().all(|line| line.differences.is_empty());
-    output::print(&format!("\n{}", report::render(&lines)))?;
+    output::print_lines(&format!("\n{}", report::render(&lines)))?;
     for note in notes {
         output::print(&format!("\n{note}\n"))?;
     }
@@ -80,9 +88,12 @@ async fn demonstrate(tasks: Vec<Task>, with_sdk: bool, options: SandboxOptions) 
     if all_well { Ok(()) } else { Err(Failure::Told(FAILED)) }
 }
 
-async fn play(tasks: Vec<Task>, sdk: Option<Sdk>, sandbox: &Sandbox) -> Result<(Vec<Line>, Vec<String>), Failure> {
-    let client = sandbox.client();
-    let storage = Storage::local(sandbox.storage())?;
+async fn play(
+    tasks: Vec<Task>,
+    sdk: Option<Sdk>,
+    client: &Client,
+    storage: &Storage,
+) -> Result<(Vec<Line>, Vec<String>), Failure> {
     let mut tasks = tasks;
     let mut notes = Vec::new();
     match sdk {
@@ -90,28 +101,23 @@ async fn play(tasks: Vec<Task>, sdk: Option<Sdk>, sandbox: &Sandbox) -> Result<(
         Some(Sdk::LeftOut(note)) => notes.push(note),
         None => {}
     }
-    output::print(&tasks::introduce(&tasks))?;
+    output::print_lines(&tasks::introduce(&tasks))?;
     let requests = tasks.iter().flat_map(|task| &task.work.requests);
     let keys: Vec<_> =
         requests.map(|request| (request.namespace.clone(), request.name.clone().unwrap_or_default())).collect();
-    let following = FollowOptions {
-        stream: Stream::Out,
-        timeout: Some(LIMIT),
-        on_interrupt: Some("stopped; the sandbox ends, and all its tasks with it".into()),
-        to_come: true,
-    };
+    let following = FollowOptions { stream: Stream::Out, timeout: Some(LIMIT), may_leave: false, to_come: true };
     // Together, so that nothing is missed of the first ones while the last are handed in.
     let (followed, started) =
-        tokio::try_join!(async { Ok::<_, Failure>(follow(&client, &keys, following).await?) }, async {
+        tokio::try_join!(async { Ok::<_, Failure>(follow(client, &keys, following).await?) }, async {
             let mut started = Vec::new();
             for task in &tasks {
-                started.extend(start(&client, &storage, task).await?);
+                started.extend(start(client, storage, task).await?);
             }
             Ok(started)
         })?;
     let mut lines = Vec::new();
     for (one, followed) in started.into_iter().zip(followed) {
-        lines.push(judge(&storage, one, followed).await?);
+        lines.push(judge(storage, one, followed).await?);
     }
     Ok((lines, notes))
 }
@@ -147,9 +153,11 @@ async fn abort_once_met(client: Client, namespace: String, name: String, expect:
     while begin.elapsed() < REACHES && met.is_none_or(|met: Instant| met.elapsed() < STAYS) {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(action) = actions.get_opt(&name).await? else { return Ok(()) };
-        let (status, why) = (action.status.clone().unwrap_or_default(), Summary::new(&action).why());
+        let (status, summary) = (action.status.clone().unwrap_or_default(), Summary::new(&action));
+        let why = summary.why();
         let observed = Observed {
             phase: task_file::Phase::of(&status),
+            pending: summary.pending.as_ref().map(|pending| pending.code.as_str()).unwrap_or_default(),
             attempts: status.observed_attempt(),
             reason: &why,
             error: "",
@@ -164,6 +172,8 @@ async fn judge(storage: &Storage, one: Started, followed: Followed) -> Result<Li
     let Started { task, label, submitted, expect } = one;
     let stays = expect.as_ref().is_some_and(|expect| !expect.phase.is_end());
     let judged = if stays { before_its_abort(followed) } else { followed };
+    let held_up = judged.seen.iter().filter(|seen| seen.phase == Phase::Waiting && !seen.reason.is_empty());
+    let waited = held_up.map(|seen| seen.reason.clone()).collect();
     let (seen, attempts, took) = (judged.phase.clone(), judged.attempts, judged.duration);
     let finished = results::finished(storage, submitted, judged).await?;
     let differences = match &expect {
@@ -173,7 +183,7 @@ async fn judge(storage: &Storage, one: Started, followed: Followed) -> Result<Li
     };
     let expected = expect.as_ref().map_or_else(|| "succeeded".to_owned(), |expect| expect.phase.to_string());
     let (seen, error) = (seen.to_lowercase(), finished.error());
-    Ok(Line { task, label, expected, seen, attempts, took, differences, error })
+    Ok(Line { task, label, expected, seen, attempts, waited, took, differences, error })
 }
 
 /// What an action was when it was aborted: an expectation that is no end is about that.

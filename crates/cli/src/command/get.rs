@@ -13,9 +13,6 @@ use crate::follow::{self, Watched};
 use crate::summary::Summary;
 use crate::{output, runtime, span, table};
 
-/// What a table shows of a reason; `-o wide` shows all of it.
-const REASON: usize = 60;
-
 pub fn run(arguments: &GetArguments) -> Result<(), Failure> {
     runtime::start()?.block_on(get(arguments))
 }
@@ -39,12 +36,12 @@ async fn get(arguments: &GetArguments) -> Result<(), Failure> {
             } else {
                 format!("in namespace {}", connection.namespace)
             };
-            output::note(&format!("no actions {place}; `aileron submit FILE` makes one"));
+            let elsewhere = if arguments.all_namespaces { "" } else { ", `aileron get -A` looks everywhere" };
+            output::note(&format!("no actions {place}; `aileron submit FILE` makes one{elsewhere}"));
         }
         ActionListing::Table | ActionListing::Wide if found.is_empty() => {}
-        listing => {
-            output::print(&as_table(&found, now, arguments.all_namespaces, listing == ActionListing::Wide))?;
-        }
+        ActionListing::Table => output::print_lines(&as_table(&found, now, arguments.all_namespaces, false))?,
+        ActionListing::Wide => output::print(&as_table(&found, now, arguments.all_namespaces, true))?,
     }
     for name in &missing {
         output::warn(&format!("there is no action {name} in namespace {}", connection.namespace));
@@ -92,8 +89,21 @@ async fn find(arguments: &GetArguments, connection: &Connection) -> Result<(Vec<
     }
     let listed = actions.list(&parameters).await.map_err(refused)?;
     let mut found: Vec<_> = listed.items.iter().map(Summary::new).collect();
-    found.sort_by(|a, b| (&a.namespace, a.created, &a.name).cmp(&(&b.namespace, b.created, &b.name)));
+    found.sort_by_cached_key(|one| (one.namespace.clone(), one.created, by_number(&one.name)));
     Ok((found, Vec::new()))
+}
+
+/// A name as parts, so that `task-2` comes before `task-10`: texts, each with the number behind it.
+fn by_number(name: &str) -> Vec<(String, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let (text, behind) = rest.split_at(rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len()));
+        let (digits, next) = behind.split_at(behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len()));
+        parts.push((text.to_owned(), digits.parse().unwrap_or_default()));
+        rest = next;
+    }
+    parts
 }
 
 fn as_json(found: &[Summary], now: Timestamp) -> Value {
@@ -101,26 +111,26 @@ fn as_json(found: &[Summary], now: Timestamp) -> Value {
 }
 
 fn as_table(found: &[Summary], now: Timestamp, namespaces: bool, wide: bool) -> String {
-    let mut header = vec!["NAME", "RUN", "TYPE", "PHASE", "ATTEMPT", "DURATION", "AGE", "REASON"];
+    let mut header = vec!["NAME", "TYPE", "PHASE", "ATTEMPT", "DURATION", "AGE", "REASON"];
     if wide {
+        header.splice(1..1, ["RUN"]);
         header.splice(5..5, ["SYSTEM FAILURES"]);
     }
     if namespaces {
         header.insert(0, "NAMESPACE");
     }
     let row = |summary: &Summary| {
-        let why = summary.why();
         let mut row = vec![
             summary.name.clone(),
-            summary.run.clone(),
             summary.task_type.clone(),
             summary.phase.as_str().to_owned(),
             summary.attempts(),
             span::age(summary.duration(now)),
             summary.created.map_or_else(|| "-".into(), |created| span::age(span::between(created, now))),
-            if wide { why } else { table::cut(&why, REASON) },
+            summary.why(),
         ];
         if wide {
+            row.insert(1, summary.run.clone());
             row.insert(5, summary.system_failures.to_string());
         }
         if namespaces {
@@ -151,19 +161,26 @@ mod tests {
             system_failures: 1,
             reason: "Error".into(),
             message: "x".repeat(100),
+            pending: None,
             created: Some(created),
             ended: Some(created + jiff::SignedDuration::from_secs(5)),
         };
         let now = created + jiff::SignedDuration::from_secs(300);
         let narrow = as_table(std::slice::from_ref(&summary), now, false, false);
-        let expected =
-            format!("a      r     container   Failed   2/2       5s         5m    [Error] {}…", "x".repeat(51));
+        let expected = format!("a      container   Failed   2/2       5s         5m    [Error] {}", "x".repeat(100));
         assert_eq!(narrow.lines().nth(1), Some(expected.as_str()));
         let wide = as_table(&[summary], now, true, true);
         let header: Vec<_> = wide.lines().next().unwrap_or_default().split("   ").map(str::trim).collect();
         let header: Vec<_> = header.into_iter().filter(|cell| !cell.is_empty()).collect();
-        assert_eq!(header[0], "NAMESPACE");
+        assert_eq!((header[0], header[2]), ("NAMESPACE", "RUN"));
         assert_eq!(header[6], "SYSTEM FAILURES");
         assert!(wide.contains(&"x".repeat(100)));
+    }
+
+    #[test]
+    fn numbers_in_names_count_as_numbers() {
+        let mut names = ["b-10", "b-2", "b", "a-11-a0", "a-9-a0"];
+        names.sort_by_key(|name| by_number(name));
+        assert_eq!(names, ["a-9-a0", "a-11-a0", "b", "b-2", "b-10"]);
     }
 }

@@ -14,7 +14,7 @@ use kube::{Api, Client, ResourceExt};
 use crate::arguments::LogsArguments;
 use crate::connection::{self, Connection};
 use crate::failure::Failure;
-use crate::summary::Summary;
+use crate::summary::{Phase, Summary};
 use crate::{objects, output, runtime};
 
 /// How often one looks for a pod that is not there yet.
@@ -48,13 +48,17 @@ async fn logs(arguments: &LogsArguments) -> Result<(), Failure> {
         return Err(Failure::Failed(anyhow!("{}", no_pod(&action, attempt))));
     }
     let sources = sources(&pods, arguments.container.as_deref())?;
+    // An empty log of a pod that cannot start would say nothing.
+    if Summary::new(&action).phase == Phase::Waiting && !pods.iter().any(has_started) {
+        output::note(&format!("{} writes nothing yet; it waits: {}", arguments.name, Summary::new(&action).why()));
+    }
     show(&connection, &sources, arguments, false).await
 }
 
 /// Shows attempt after attempt, as they come.
 async fn follow(arguments: &LogsArguments, connection: &Connection) -> Result<(), Failure> {
     let mut shown = BTreeSet::new();
-    let mut waiting = false;
+    let mut waiting = None;
     loop {
         let action = action(arguments, connection).await?;
         let attempt = arguments.attempt.unwrap_or_else(|| current(&action));
@@ -84,9 +88,11 @@ async fn follow(arguments: &LogsArguments, connection: &Connection) -> Result<()
                 Ok(())
             };
         }
-        if shown.is_empty() && !waiting {
-            waiting = true;
-            output::note(&format!("waiting for the pod of {}", arguments.name));
+        let summary = Summary::new(&action);
+        let why = if summary.phase == Phase::Waiting { format!(": {}", summary.why()) } else { String::new() };
+        if shown.is_empty() && waiting.as_ref() != Some(&why) {
+            output::note(&format!("waiting for the pod of {}{why}", arguments.name));
+            waiting = Some(why);
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
@@ -109,7 +115,8 @@ async fn action(arguments: &LogsArguments, connection: &Connection) -> Result<Ta
     let found = actions.get_opt(&arguments.name).await;
     let found = found.map_err(|error| connection::explain(&error, "cannot look for the action"))?;
     found.ok_or_else(|| {
-        Failure::Failed(anyhow!("there is no action {} in namespace {}", arguments.name, connection.namespace))
+        let (name, namespace) = (&arguments.name, &connection.namespace);
+        Failure::Failed(anyhow!("there is no action {name} in namespace {namespace}; `aileron get -A` lists all"))
     })
 }
 

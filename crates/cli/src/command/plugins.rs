@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{ClusterArguments, Listing, PluginsArguments};
 use crate::failure::Failure;
-use crate::{cluster, configuration, output, table};
+use crate::{configuration, connection, output, table};
 
 /// A list must not make its reader wait for a cluster that is not there.
 const ASK_FOR: Duration = Duration::from_secs(5);
@@ -48,10 +48,15 @@ pub fn list(arguments: &PluginsArguments, overrides: Vec<(String, String)>) -> R
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let kinds: Vec<_> = list.plugins().iter().filter_map(|plugin| plugin.kind.clone()).collect();
     let served = runtime.context("cannot start")?.block_on(ask(&arguments.cluster, &kinds))?;
-    if arguments.output == Listing::Json {
-        return output::print_json(&as_json(&list, &served));
+    match arguments.output {
+        Listing::Json => return output::print_json(&as_json(&list, &served)),
+        Listing::Yaml => return output::print_yaml(&as_json(&list, &served)),
+        Listing::Name => {
+            return output::print(&list.plugins().iter().map(|one| format!("{}\n", one.entry.id)).collect::<String>());
+        }
+        Listing::Table => output::print_lines(&as_table(&list, &served, false))?,
+        Listing::Wide => output::print(&as_table(&list, &served, true))?,
     }
-    output::print(&as_table(&list, &served, arguments.output == Listing::Wide))?;
     if arguments.output == Listing::Wide {
         for warning in list.warnings() {
             output::warn(warning);
@@ -70,7 +75,7 @@ pub fn list(arguments: &PluginsArguments, overrides: Vec<(String, String)>) -> R
 
 /// What the cluster serves; nothing if there is no cluster. A kubeconfig that was named must be usable.
 async fn ask(arguments: &ClusterArguments, kinds: &[ResourceKind]) -> Result<ServedKinds, Failure> {
-    let client = match cluster::connect(arguments).await {
+    let client = match connection::observe(arguments).await {
         Ok(client) => client,
         Err(error) if arguments.kubeconfig.is_some() => return Err(error.into()),
         Err(_) => return Ok(ServedKinds::new()),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{Listing, PoolsArguments};
 use crate::failure::Failure;
-use crate::{cluster, configuration, output, table};
+use crate::{configuration, connection, output, table};
 
 /// A pool as it is shown. One that is not configured has no size, but may still have holders.
 struct Shown {
@@ -28,22 +28,31 @@ pub fn list(arguments: &PoolsArguments, overrides: Vec<(String, String)>) -> Res
     let loaded = configuration::load(&arguments.config, overrides)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     let (tokens, waiting) = runtime.block_on(async {
-        let client = cluster::connect(&arguments.cluster).await?;
+        let client = connection::observe(&arguments.cluster).await?;
         let tokens = all_tokens(&client).await.context("cannot list tokens (Leases)")?;
-        anyhow::Ok((tokens, waiting(&client).await?))
+        let waiting = waiting(&client).await;
+        let waiting = waiting.map_err(|error| connection::explain(&error, "cannot list TaskActions"))?;
+        Ok::<_, Failure>((tokens, waiting))
     })?;
     let pools = gather(&loaded.config.tasks.pools, &tokens, &waiting);
     match arguments.output {
         Listing::Json => output::print_json(&as_json(&pools)),
-        listing => output::print(&as_table(&pools, listing == Listing::Wide)),
+        Listing::Yaml => output::print_yaml(&as_json(&pools)),
+        Listing::Name => output::print(&pools.keys().map(|name| format!("{name}\n")).collect::<String>()),
+        Listing::Table | Listing::Wide if pools.is_empty() => {
+            output::note("no pools: the configuration has none (tasks.pools), and nobody holds a token");
+            Ok(())
+        }
+        Listing::Table => output::print_lines(&as_table(&pools, false)),
+        Listing::Wide => output::print(&as_table(&pools, true)),
     }
 }
 
 /// Who waits, by pool.
-async fn waiting(client: &Client) -> anyhow::Result<Vec<(String, String)>> {
+async fn waiting(client: &Client) -> Result<Vec<(String, String)>, kube::Error> {
     let actions: Api<TaskAction> = Api::all(client.clone());
     let selector = format!("{TERMINATION_STATUS}!={TERMINATED}");
-    let list = actions.list(&ListParams::default().labels(&selector)).await.context("cannot list TaskActions")?;
+    let list = actions.list(&ListParams::default().labels(&selector)).await?;
     Ok(list.items.iter().filter_map(|action| Some((waits_for(action)?, place(&action.metadata)))).collect())
 }
 

@@ -57,7 +57,7 @@ async fn work(arguments: &RunArguments, loaded: Loaded) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     tokio::spawn(follow_signals(stop.clone(), signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
     let recorded = install_recorder()?;
-    let client = cluster::connect(&arguments.cluster).await?;
+    let client = cluster::connect_executor(&arguments.cluster).await?;
     let readiness = Readiness::new();
     let endpoints = Endpoints::bind(&config.executor, readiness.clone(), recorded, client.clone()).await?;
     tracing::info!(

@@ -4,16 +4,13 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::arguments::SandboxArguments;
 use crate::failure::Failure;
 use crate::sandbox::state::{State, StateDir};
 use crate::sandbox::{self, ConfigSources, Place, Records, Sandbox, SandboxOptions};
+use crate::signals::Stop;
 use crate::{output, runtime};
-
-/// Exit code of a second signal, as a shell counts it for Ctrl-C.
-const AT_ONCE: i32 = 130;
 
 pub fn run(arguments: &SandboxArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     let options = SandboxOptions {
@@ -55,47 +52,19 @@ async fn work(options: SandboxOptions) -> Result<(), Failure> {
     claim.publish(&state).context("cannot let other commands know of the sandbox")?;
     output::print(&welcome(&state, sandbox.size()))?;
     let broken = tokio::select! {
-        name = stop.asked() => {
-            output::note(&format!("\n{name}: stopping; a second signal stops at once"));
+        asked = stop.asked() => {
+            output::note(&format!("\n{}: stopping; a second signal stops at once", asked.name));
             None
         }
         error = sandbox.broken() => Some(error),
     };
-    tokio::spawn(async move {
-        stop.asked().await;
-        std::process::exit(AT_ONCE);
-    });
+    stop.at_once();
     // Nobody should find it while it ends.
     drop(claim);
     let stopped = sandbox.stop().await;
     match broken {
         Some(error) => Err(error.into()),
         None => Ok(stopped?),
-    }
-}
-
-/// The signals that end a sandbox; the last is what a terminal sends when it is closed.
-struct Stop(Vec<(tokio::signal::unix::Signal, &'static str)>);
-
-impl Stop {
-    fn new() -> anyhow::Result<Self> {
-        let kinds = [
-            (SignalKind::interrupt(), "SIGINT"),
-            (SignalKind::terminate(), "SIGTERM"),
-            (SignalKind::hangup(), "SIGHUP"),
-        ];
-        let signals = kinds.into_iter().map(|(kind, name)| Ok((signal(kind)?, name))).collect::<anyhow::Result<_>>();
-        signals.map(Self).context("cannot take signals")
-    }
-
-    async fn asked(&mut self) -> &'static str {
-        let all = self.0.iter_mut().map(|(signal, name)| {
-            Box::pin(async move {
-                signal.recv().await;
-                *name
-            })
-        });
-        futures::future::select_all(all).await.0
     }
 }
 

@@ -9,10 +9,11 @@ use tokio::task::JoinSet;
 
 use crate::arguments::{NodeArguments, Submission, SubmitArguments};
 use crate::connection::{self, Connection};
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::follow::{FollowOptions, Stream, follow};
 use crate::sandbox::{ConfigSources, Sandbox, SandboxOptions};
 use crate::sdk::Serializer;
+use crate::signals::Stop;
 use crate::submit::inputs::Given;
 use crate::submit::results::{Finished, finished};
 use crate::submit::source::{Choices, Source, Work, from_file, from_python};
@@ -30,8 +31,8 @@ struct Target {
     /// Pods are processes of this machine.
     local: bool,
     python: Option<PathBuf>,
-    /// What is said after Ctrl-C, if not how to go on.
-    on_interrupt: Option<String>,
+    /// The tasks go on when nobody looks.
+    may_leave: bool,
 }
 
 pub fn run(arguments: &SubmitArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
@@ -77,7 +78,7 @@ impl Target {
                 "--image is for a sandbox that is started for this task; the one that runs has its own images",
             );
         }
-        Ok(Self { client, namespace, storage, local: local.is_some(), python, on_interrupt: None })
+        Ok(Self { client, namespace, storage, local: local.is_some(), python, may_leave: true })
     }
 }
 
@@ -97,16 +98,20 @@ async fn in_own_sandbox(
     let node = NodeArguments { images: arguments.images.clone(), ..NodeArguments::default() };
     let options =
         SandboxOptions { config: ConfigSources::new(&arguments.config, overrides), ..SandboxOptions::default() };
-    let sandbox = Sandbox::start(options.with_node(&node)?).await?;
+    let options = options.with_node(&node)?;
+    // Before anything is started, so that a signal that comes early does not leave anything behind.
+    let mut stop = Stop::new()?;
+    let mut sandbox = stop.or(Sandbox::start(options)).await?;
     let target = Target {
         client: sandbox.client(),
         namespace: arguments.connection.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned()),
         storage: Storage::local(sandbox.storage())?,
         local: true,
         python: None,
-        on_interrupt: Some("stopped, and the sandbox of this task with it".to_owned()),
+        may_leave: false,
     };
-    let result = work(arguments, source, given, &target).await;
+    let result = stop.or(sandbox.unless_broken(work(arguments, source, given, &target))).await;
+    stop.at_once();
     let stopped = sandbox.stop().await;
     result.and_then(|()| Ok(stopped?))
 }
@@ -131,8 +136,7 @@ async fn work(arguments: &SubmitArguments, source: &Source, given: &Given, targe
     }
     let names: Vec<_> = submitted.iter().map(|one| (one.namespace.clone(), one.name.clone())).collect();
     // Outputs alone are the result; progress is not.
-    let on_interrupt = target.on_interrupt.clone();
-    let options = FollowOptions { stream: Stream::Err, on_interrupt, ..FollowOptions::default() };
+    let options = FollowOptions { stream: Stream::Err, may_leave: target.may_leave, ..FollowOptions::default() };
     let followed = follow(&target.client, &names, options).await?;
     let mut all = Vec::new();
     // In the order that was asked for.
@@ -140,6 +144,9 @@ async fn work(arguments: &SubmitArguments, source: &Source, given: &Given, targe
         all.push(finished(&target.storage, submitted, followed).await?.with_traceback(&target.client).await);
     }
     tell_end(arguments.output, &all)?;
+    if all.iter().any(|one| one.followed.outcome.is_none()) {
+        return Err(Failure::Told(INTERRUPTED));
+    }
     if all.iter().all(Finished::is_success) { Ok(()) } else { Err(Failure::Told(FAILED)) }
 }
 

@@ -168,6 +168,14 @@ impl Board {
         }
     }
 
+    /// Letters of the longest name, if it is known which names there will be.
+    pub fn longest_name(&self) -> Option<usize> {
+        match &self.wanted {
+            Wanted::These { keys, .. } => keys.iter().map(|(_, name)| name.chars().count()).max(),
+            Wanted::Whatever(_) => None,
+        }
+    }
+
     /// What was seen, in the order in which it should be shown.
     pub fn rows(&self) -> Vec<&Row> {
         let order = match &self.wanted {
@@ -223,6 +231,7 @@ fn never_seen((namespace, name): &Key, now: Instant) -> Row {
         system_failures: 0,
         reason: String::new(),
         message: String::new(),
+        pending: None,
         created: None,
         ended: None,
     };

@@ -51,6 +51,10 @@ const USUAL: (u16, u16) = (80, 24);
 /// What a line shows of a reason; `aileron describe` shows all of it.
 const REASON: usize = 120;
 
+/// Room for names where nobody knows which will come, and for phases: that of the longest but one.
+const NAMES: usize = 24;
+const PHASES: usize = 12;
+
 const UP: &str = "\x1b[A";
 const CLEAR_LINE: &str = "\x1b[2K";
 /// Lines are cut rather than wrapped: a wrapped line would be two, and the next drawing would begin too low.
@@ -77,6 +81,7 @@ impl Screen {
     /// Something changed.
     pub fn tell(&mut self, board: &Board, key: &Key) {
         let Some(row) = board.row(key) else { return };
+        let names = board.longest_name().unwrap_or(NAMES);
         match &mut self.kind {
             Kind::Live { .. } => self.draw(board),
             Kind::Json => self.write(&format!("{}\n", row.summary.as_json(Timestamp::now()))),
@@ -84,9 +89,13 @@ impl Screen {
                 let mut text = String::new();
                 if !*header {
                     *header = true;
-                    let _ = writeln!(text, "{:>8}  {:<24} {:>7}  {:<12} REASON", "ELAPSED", "NAME", "ATTEMPT", "PHASE");
+                    let _ = writeln!(
+                        text,
+                        "{:>8}  {:<names$} {:>7}  {:<PHASES$} REASON",
+                        "ELAPSED", "NAME", "ATTEMPT", "PHASE"
+                    );
                 }
-                let _ = writeln!(text, "{}", line(row, board.begin.elapsed()));
+                let _ = writeln!(text, "{}", line(row, names, board.begin.elapsed()));
                 self.write(&text);
             }
         }
@@ -134,10 +143,10 @@ impl Screen {
     }
 }
 
-fn line(row: &Row, elapsed: std::time::Duration) -> String {
+fn line(row: &Row, names: usize, elapsed: std::time::Duration) -> String {
     let summary = &row.summary;
     let text = format!(
-        "{:>7.2}s  {:<24} {:>7}  {:<12} {}",
+        "{:>7.2}s  {:<names$} {:>7}  {:<PHASES$} {}",
         elapsed.as_secs_f64(),
         summary.name,
         summary.attempts(),
@@ -183,8 +192,7 @@ fn picture(rows: &[&Row], now: Instant, shape: Shape) -> Vec<String> {
     }
     if !rest.is_empty() {
         let count = |outcome| rest.iter().filter(|row| row.summary.phase.outcome() == Some(outcome)).count();
-        let ended = [Outcome::Succeeded, Outcome::Failed, Outcome::Aborted]
-            .map(|outcome| (count(outcome), outcome.as_str().to_lowercase()));
+        let ended = Outcome::ALL.map(|outcome| (count(outcome), outcome.as_str().to_lowercase()));
         let ended: Vec<_> =
             ended.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
         let ended = if ended.is_empty() { String::new() } else { format!(" ({})", ended.join(", ")) };
@@ -239,6 +247,7 @@ mod tests {
                 system_failures: 0,
                 reason: "Code".into(),
                 message: "a message that is longer than the terminal is wide, which happens all the time".into(),
+                pending: None,
                 created: Some(wall),
                 ended: None,
             };
@@ -291,7 +300,7 @@ mod tests {
     #[test]
     fn a_line_tells_time_name_attempt_phase_and_reason() {
         let board = board(&[("hello", Phase::Failed)]);
-        let text = line(board.rows()[0], std::time::Duration::from_millis(1234));
+        let text = line(board.rows()[0], NAMES, std::time::Duration::from_millis(1234));
         assert!(
             text.starts_with("   1.23s  hello                        1/3  Failed       [Code] a message"),
             "{text}"

@@ -26,7 +26,7 @@ pub struct Finished {
 pub async fn finished(storage: &Storage, submitted: Submitted, followed: Followed) -> anyhow::Result<Finished> {
     let declares = !declared_outputs(submitted.template.interface.as_ref()).is_empty();
     let result = match followed.outcome {
-        Some(Outcome::Succeeded | Outcome::Failed) => {
+        Some(Outcome::Succeeded | Outcome::Failed | Outcome::TimedOut) => {
             let prefix = submitted.output_prefix(followed.attempts)?;
             let (outputs, error) = (format!("{prefix}/outputs.pb"), format!("{prefix}/error.pb"));
             // A failure need not leave anything, a success must.
@@ -41,7 +41,7 @@ pub async fn finished(storage: &Storage, submitted: Submitted, followed: Followe
 impl Finished {
     /// The same, with the traceback of a failed Python task, if its log has one.
     pub async fn with_traceback(mut self, client: &Client) -> Self {
-        if self.followed.outcome == Some(Outcome::Failed) {
+        if self.followed.outcome.is_some_and(Outcome::is_failure) {
             self.traceback = traceback::find(client, &self.submitted, self.followed.attempts.max(1)).await;
         }
         self

@@ -4,8 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aileron_executor::error_text::chain;
 use aileron_executor::offline::read::{self, ReadError};
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use prost::Message;
 use serde_json::Value;
 
@@ -171,8 +172,13 @@ pub fn unreadable(name: &str, error: ReadError) -> Failure {
             let lines = errors.0.iter().map(|error| format!("{name}:{error}").replacen(":line ", ":", 1));
             Failure::Usage(lines.collect::<Vec<_>>().join("\n"))
         }
-        error => Failure::Failed(anyhow!(error).context(name.to_owned())),
+        error => Failure::Usage(format!("{name}: {}", first_line(&chain(&error)))),
     }
+}
+
+/// The parser draws the place below its first line, which has line and column already.
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 #[cfg(test)]

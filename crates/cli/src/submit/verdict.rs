@@ -12,6 +12,7 @@ pub fn differences(expect: &Expectation, finished: &Finished) -> Vec<String> {
     let error = finished.error().unwrap_or_default();
     expect.differences(&Observed {
         phase: phase(&followed.phase),
+        pending: if followed.phase == summary::Phase::Waiting.as_str() { &followed.reason } else { "" },
         attempts: followed.attempts.max(1),
         reason: &reason,
         error: &error,
@@ -27,6 +28,8 @@ fn phase(word: &str) -> Phase {
         Phase::Succeeded
     } else if is(Shown::Failed) {
         Phase::Failed
+    } else if is(Shown::TimedOut) {
+        Phase::TimedOut
     } else if is(Shown::Aborted) || is(Shown::Aborting) {
         Phase::Aborted
     } else if is(Shown::Running) || is(Shown::Retrying) {

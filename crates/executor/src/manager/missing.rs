@@ -1,9 +1,9 @@
 //! Tasks whose kind of object the cluster does not serve: they wait for it, at nobody's expense.
 
-use aileron_machinery::{PendingReason, Phase, PhaseInfo, PluginError, TaskContext, TaskInfo};
+use aileron_machinery::{Pending, PendingReason, Phase, PhaseInfo, PluginError, TaskContext};
 
 use super::launch::Launched;
-use super::state::prior;
+use super::waiting::waiting;
 use super::{PluginManager, action_key};
 use crate::cluster::KIND_NOT_SERVED;
 use crate::gob::PluginState;
@@ -25,8 +25,8 @@ impl PluginManager {
             self.gate.leave(&action_key(task), task.now);
             return Ok((self.wait_for_kind(task, before), None));
         }
-        if let Some(phase) = self.hold_tokens(task, before).await? {
-            return Ok((phase, None));
+        if let Some(launched) = self.hold_tokens(task, before).await? {
+            return Ok(launched);
         }
         match self.launch(task, before).await {
             Err(error) if error.code() == KIND_NOT_SERVED => Ok((self.wait_for_kind(task, before), None)),
@@ -41,8 +41,6 @@ impl PluginManager {
     /// The phase of a task whose kind is missing. How long it may last is the reconciler's to say.
     pub(super) fn wait_for_kind(&self, task: &TaskContext, before: &PluginState) -> PhaseInfo {
         let reason = MissingKind(self.plugin.kind()).to_string();
-        PhaseInfo::waiting_for_resources(PhaseInfo::FIRST_VERSION, reason, TaskInfo::at(task.now))
-            .because(PendingReason::MissingKind)
-            .newer_than(&prior(before))
+        waiting(task, before, Pending::new(PendingReason::MissingKind, reason))
     }
 }

@@ -59,7 +59,7 @@ impl PluginManager {
         let prior = prior(before);
         let needs = self.plugin.needs(task);
         let pods = if needs.pods { self.objects.pods_of(&task.metadata) } else { Vec::new() };
-        let document = if needs.error_document {
+        let document = if self.plugin.reads_error_document(object)? {
             let path = task.paths.error_path();
             let bytes = self.store.get(&path).await.map_err(|error| PluginError::uncoded(error.to_string()))?;
             bytes.map(aileron_idl::flyteidl2::core::ErrorDocument::decode).transpose().map_err(|error| {

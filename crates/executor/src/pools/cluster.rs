@@ -1,19 +1,20 @@
 //! Tokens as objects of the cluster: one Lease for each holder, in the holder's namespace and owned by its action.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aileron_machinery::TaskContext;
 use async_trait::async_trait;
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
-use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
 use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::{Account, Token};
-use super::{Pools, TokenStore};
+use super::{Claim, Pools, TokenStore};
+use crate::action::TaskAction;
 use crate::cluster::ApiError;
 use crate::controller::memory::{ActionKey, Memory};
 use crate::controller::queue::Queue;
@@ -48,12 +49,25 @@ impl KubeTokens {
 
 #[async_trait]
 impl TokenStore for KubeTokens {
-    async fn create(&self, pool: &str, task: &TaskContext) -> Result<(), ApiError> {
-        let lease = lease(pool, task);
-        match self.leases(&task.metadata.namespace).create(&PostParams::default(), &lease).await {
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-            result => Ok(result.map(drop)?),
+    async fn create(&self, pool: &str, claim: &Claim) -> Result<(), ApiError> {
+        let leases = self.leases(&claim.holder.namespace);
+        let lease = lease(pool, claim);
+        let taken = match leases.create(&PostParams::default(), &lease).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => token_name(pool, &claim.holder.name),
+            result => return Ok(result.map(drop)?),
+        };
+        // Tokens are listed anyway; reading one would take a permission of its own.
+        let named = leases.list(&ListParams::default().fields(&format!("metadata.name={taken}"))).await?;
+        if let Some(found) = named.items.into_iter().next() {
+            let owners = found.metadata.owner_references.as_deref().unwrap_or_default();
+            if owners.iter().any(|owner| owner.uid == claim.owner.uid) {
+                return Ok(());
+            }
+            // It belonged to an earlier action of the same name, and would go at any moment.
+            let preconditions = Some(Preconditions { uid: found.metadata.uid, resource_version: None });
+            leases.delete(&taken, &DeleteParams { preconditions, ..DeleteParams::default() }).await?;
         }
+        Ok(leases.create(&PostParams::default(), &lease).await.map(drop)?)
     }
 
     async fn list(&self, pool: &str) -> Result<Vec<Token>, ApiError> {
@@ -83,26 +97,25 @@ fn token_name(pool: &str, action: &str) -> String {
     format!("{pool}.{action}")
 }
 
-fn lease(pool: &str, task: &TaskContext) -> Lease {
-    let metadata = &task.metadata;
-    let id = &metadata.id;
-    let labels = [(POOL_LABEL, pool), (PROJECT_LABEL, &id.project), (DOMAIN_LABEL, &id.domain)];
+fn lease(pool: &str, claim: &Claim) -> Lease {
+    let Account { project, domain } = &claim.account;
+    let labels = [(POOL_LABEL, pool), (PROJECT_LABEL, project), (DOMAIN_LABEL, domain)];
     Lease {
         metadata: ObjectMeta {
-            name: Some(token_name(pool, &metadata.owner.name)),
-            namespace: Some(metadata.namespace.clone()),
+            name: Some(token_name(pool, &claim.holder.name)),
+            namespace: Some(claim.holder.namespace.to_string()),
             labels: Some(labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()),
             // It goes with the action, and does not keep it.
             owner_references: Some(vec![OwnerReference {
                 block_owner_deletion: None,
                 controller: None,
-                ..metadata.owner.clone()
+                ..claim.owner.clone()
             }]),
             ..ObjectMeta::default()
         },
         spec: Some(LeaseSpec {
-            holder_identity: Some(format!("{}/{}/{}/{}", id.project, id.domain, id.run, id.action)),
-            acquire_time: Some(MicroTime(task.now)),
+            holder_identity: Some(claim.identity.clone()),
+            acquire_time: Some(MicroTime(claim.now)),
             ..LeaseSpec::default()
         }),
     }
@@ -143,7 +156,7 @@ struct Tokens {
 impl Tokens {
     fn free(&self, pool: &str, holder: &ActionKey) {
         self.pools.gone(pool, holder);
-        for key in self.pools.waiting(pool) {
+        for key in self.pools.next(pool, Timestamp::now()) {
             self.queue.wake(&key);
         }
     }
@@ -176,17 +189,35 @@ impl Sink<Lease> for Tokens {
     }
 }
 
-/// Gives back the tokens of actions that are no longer at work, also of those that ended before a restart; and forgets
-/// who no longer waits.
-pub async fn give_back(client: kube::Client, pools: Arc<Pools>, memory: Arc<Memory>, cancel: CancellationToken) {
+/// Gives back the tokens of actions that are no longer at work, also of those that ended before a restart; forgets who no
+/// longer waits, and calls whose turn that makes it.
+pub async fn give_back(
+    client: kube::Client,
+    pools: Arc<Pools>,
+    memory: Arc<Memory>,
+    queue: Arc<Queue>,
+    cancel: CancellationToken,
+) {
     if pools.is_empty() {
         return;
     }
-    let store = KubeTokens::new(client);
+    let store = KubeTokens::new(client.clone());
+    let mut met = BTreeSet::new();
     while cancel.run_until_cancelled(tokio::time::sleep(GIVE_BACK_EVERY)).await.is_some() {
         let at_work = |key: &ActionKey| memory.get(key).is_some_and(|action| !action.status().is_terminal());
-        for (pool, holder) in pools.holders().into_iter().filter(|(_, holder)| !at_work(holder)) {
-            if let Err(error) = store.delete(&pool, &holder).await {
+        let holders = pools.holders();
+        met.retain(|key| holders.iter().any(|(_, holder)| holder == key));
+        for (pool, holder) in holders {
+            if at_work(&holder) {
+                met.insert(holder);
+                continue;
+            }
+            let returned = match is_at_work(&client, &holder, met.contains(&holder)).await {
+                Ok(true) => continue,
+                Ok(false) => store.delete(&pool, &holder).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = returned {
                 tracing::warn!(pool, name = %holder.name, %error, "a token could not be given back; trying again");
             }
         }
@@ -194,10 +225,24 @@ pub async fn give_back(client: kube::Client, pools: Arc<Pools>, memory: Arc<Memo
             for key in pools.waiting(&pool).iter().filter(|key| !at_work(key)) {
                 pools.leave(key);
             }
+            for key in pools.next(&pool, Timestamp::now()) {
+                queue.wake(&key);
+            }
             metrics::gauge!("aileron_pool_tokens", "pool" => pool.clone()).set(held as f64);
             metrics::gauge!("aileron_pool_waiting", "pool" => pool).set(waiting as f64);
         }
     }
+}
+
+/// Whether an action that we do not know to be at work is so nevertheless. One that we have met has ended; of one that we
+/// never met another executor may have told nobody but the server.
+async fn is_at_work(client: &kube::Client, key: &ActionKey, met: bool) -> Result<bool, ApiError> {
+    if met {
+        return Ok(false);
+    }
+    let actions: Api<TaskAction> = Api::namespaced(client.clone(), &key.namespace);
+    let action = actions.get_opt(&key.name).await?;
+    Ok(action.is_some_and(|action| action.status.is_none_or(|status| !status.is_terminal())))
 }
 
 #[cfg(test)]

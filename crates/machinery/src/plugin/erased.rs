@@ -79,6 +79,8 @@ pub trait AnyK8sPlugin: Send + Sync {
     fn identity(&self) -> Result<Box<dyn AnyResource>, PluginError>;
     /// Reads an object of this plugin's kind.
     fn decode(&self, object: Value) -> Result<Arc<dyn AnyResource>, PluginError>;
+    /// See [`K8sPlugin::reads_error_document`].
+    fn reads_error_document(&self, resource: &dyn AnyResource) -> Result<bool, PluginError>;
     /// See [`K8sPlugin::phase`].
     fn phase(&self, cx: &PhaseContext<'_>, resource: &dyn AnyResource) -> Result<PhaseInfo, PluginError>;
     /// See [`K8sPlugin::due`].
@@ -155,6 +157,10 @@ impl<P: K8sPlugin> AnyK8sPlugin for Typed<P> {
     fn decode(&self, object: Value) -> Result<Arc<dyn AnyResource>, PluginError> {
         let resource: P::Resource = decode_as(object)?;
         Ok(Arc::new(resource))
+    }
+
+    fn reads_error_document(&self, resource: &dyn AnyResource) -> Result<bool, PluginError> {
+        Ok(self.0.reads_error_document(self.typed(resource)?))
     }
 
     fn phase(&self, cx: &PhaseContext<'_>, resource: &dyn AnyResource) -> Result<PhaseInfo, PluginError> {

@@ -90,8 +90,6 @@ pub struct Needs {
     pub inputs: bool,
     /// The pods that belong to the attempt, for `phase`.
     pub pods: bool,
-    /// The error document, for `phase`.
-    pub error_document: bool,
 }
 
 /// What [`K8sPlugin::phase`] may look at.
@@ -103,7 +101,7 @@ pub struct PhaseContext<'a> {
     pub prior: &'a ObservedPhase,
     /// Pods of the attempt, if the plugin needs them, by name.
     pub pods: &'a [Arc<Pod>],
-    /// The error document, if the plugin needs it and there is one.
+    /// The error document, if the plugin [reads](K8sPlugin::reads_error_document) it and there is one.
     pub error_document: Option<&'a ErrorDocument>,
 }
 
@@ -188,6 +186,12 @@ pub trait K8sPlugin: Send + Sync + 'static {
         let built = self.build(task)?;
         observe(ONLY_STEP, &built);
         Ok(built)
+    }
+
+    /// Whether the task's error document matters to the phase of this object. It is fetched from storage, so it should
+    /// matter only at the end.
+    fn reads_error_document(&self, _resource: &Self::Resource) -> bool {
+        false
     }
 
     /// Where the attempt stands, given its object as last seen.

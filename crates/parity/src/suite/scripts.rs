@@ -14,6 +14,9 @@ pub use crate::kubelet::Document;
 /// document. Milliseconds of running may follow each word as `@<ms>`.
 pub const ATTEMPTS: &str = "suite.aileron.test/attempts";
 
+/// The container that goes on when the others have ended.
+pub const LEFT_RUNNING: &str = "suite.aileron.test/left-running";
+
 /// The annotation for these words.
 pub fn attempts(words: &[&str]) -> (String, String) {
     (ATTEMPTS.to_owned(), words.join(";"))
@@ -21,6 +24,12 @@ pub fn attempts(words: &[&str]) -> (String, String) {
 
 /// The script of a pod: by attempt if it says so, else by the kubelet's own annotations.
 pub fn script(pod: &Pod) -> Script {
+    let mut script = script_of_attempt(pod);
+    script.leave_running.extend(pod.annotations().get(LEFT_RUNNING).cloned());
+    script
+}
+
+fn script_of_attempt(pod: &Pod) -> Script {
     let Some(words) = pod.annotations().get(ATTEMPTS) else { return Script::from_annotations(pod) };
     let attempt: usize = pod.labels().get("attempt").and_then(|text| text.parse().ok()).unwrap_or(1);
     let words: Vec<_> = words.split(';').collect();

@@ -68,6 +68,8 @@ pub trait Shown {
     fn history(&self) -> Vec<String>;
     /// Code of its error.
     fn error_code(&self) -> String;
+    /// Code and words of what it waits for.
+    fn pending(&self) -> Option<(String, String)>;
     /// Bears the labels of an ended one.
     fn is_labelled(&self) -> bool;
     /// Attempt, phase and reason in a line.
@@ -369,6 +371,11 @@ impl Shown for TaskAction {
 
     fn error_code(&self) -> String {
         self.shown().error_state.map(|error| error.code).unwrap_or_default()
+    }
+
+    fn pending(&self) -> Option<(String, String)> {
+        let status = self.shown();
+        status.pending().map(|pending| (pending.reason.clone(), pending.message.clone()))
     }
 
     fn is_labelled(&self) -> bool {

@@ -2,7 +2,7 @@
 //! the object is seen at once. Here the operator is played by the test; in [`ends`] by simulated ones.
 
 mod ends;
-mod kinds;
+pub mod kinds;
 mod seen;
 
 use std::time::Duration;

@@ -17,6 +17,10 @@ use super::HEAD_CONTAINER;
 use super::config::RayConfig;
 use super::resource::{RayJob, RayJobStatus};
 
+/// The operator's words for a job that has ended, well or badly.
+const COMPLETE: &str = "Complete";
+const FAILED: &str = "Failed";
+
 /// Code of a job that failed.
 const TASK_FAILED: &str = "TaskFailedWithError";
 
@@ -48,10 +52,10 @@ pub(super) fn phase(config: &RayConfig, cx: &PhaseContext<'_>, job: &RayJob) -> 
     let phase = match status.job_deployment_status.as_str() {
         "Initializing" => PhaseInfo::initializing(PhaseInfo::FIRST_VERSION, "cluster is creating", info),
         "Running" => PhaseInfo::running(PhaseInfo::FIRST_VERSION, info),
-        "Complete" => PhaseInfo::success(info),
+        COMPLETE => PhaseInfo::success(info),
         "Suspending" => return queued("cluster is about to be suspended", info),
         "Suspended" => return queued("cluster is suspended", info),
-        "Failed" => failure(cx, job, status, info),
+        FAILED => failure(cx, job, status, info),
         other => return Err(PluginError::uncoded(format!("unknown job deployment status: {other}"))),
     };
     let phase = match is_head_ready(cx, job) {
@@ -69,8 +73,16 @@ pub(super) fn due(cx: &PhaseContext<'_>, job: &RayJob) -> Option<Timestamp> {
 
 /// The job has ended.
 pub(super) fn is_terminal(job: &RayJob) -> bool {
-    let status = job.status.as_ref().map_or("", |status| &status.job_deployment_status);
-    matches!(status, "Complete" | "Failed")
+    matches!(deployment_status(job), COMPLETE | FAILED)
+}
+
+/// The job has ended badly; only then the task's own word counts.
+pub(super) fn has_failed(job: &RayJob) -> bool {
+    deployment_status(job) == FAILED
+}
+
+fn deployment_status(job: &RayJob) -> &str {
+    job.status.as_ref().map_or("", |status| &status.job_deployment_status)
 }
 
 /// When the job ended, or the closest thing to it that is known.

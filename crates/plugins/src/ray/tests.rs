@@ -179,6 +179,15 @@ fn the_task_says_whether_a_failure_can_be_retried_and_the_platform_only_if_it_do
 }
 
 #[test]
+fn the_tasks_own_word_is_asked_for_only_when_the_job_has_failed() {
+    let reads = |status: &str| RayPlugin::default().reads_error_document(&job(&json!({"jobDeploymentStatus": status})));
+    assert!(reads("Failed"));
+    for status in ["", "Initializing", "Running", "Suspended", "Complete"] {
+        assert!(!reads(status), "{status}");
+    }
+}
+
+#[test]
 fn a_head_node_that_cannot_start_fails_the_task_while_the_job_still_runs() {
     let waiting = json!({"phase": "Pending",
         "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2009-11-10T22:59:00Z"}],

@@ -34,6 +34,15 @@ pub(crate) fn plus(left: &mut Amounts, right: &Amounts) {
     }
 }
 
+/// The difference, resource by resource; what the left does not have stays away.
+pub(crate) fn minus(left: &mut Amounts, right: &Amounts) {
+    for (name, amount) in right {
+        if let Some(own) = left.get_mut(name) {
+            *own = own.minus(amount);
+        }
+    }
+}
+
 fn at_least(left: &mut Amounts, right: &Amounts) {
     for (name, amount) in right {
         if left.get(name).is_none_or(|own| own < amount) {

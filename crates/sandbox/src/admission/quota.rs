@@ -6,6 +6,8 @@ use aileron_kubekit::quantity::{Format, Quantity};
 use serde_json::Value;
 
 use super::amounts::{self, Amounts};
+use super::tally::Tally;
+use crate::crd;
 use crate::kind::Kind;
 use crate::object::{meta, set, texts};
 use crate::server::ApiServer;
@@ -91,38 +93,72 @@ fn write(server: &ApiServer, transaction: &mut Transaction<'_>, key: &Key, chang
     }
 }
 
-/// Counts anew what the objects of a namespace take, as the controller manager does.
-pub(crate) fn recount(server: &ApiServer, transaction: &mut Transaction<'_>, written: &Kind, namespace: &str) {
-    let quotas = transaction.list("resourcequotas", namespace);
-    if quotas.is_empty() || namespace.is_empty() {
+/// Counts what the objects of a namespace take after one of them was written or went, as the controller manager does.
+pub(crate) fn recount(server: &ApiServer, transaction: &mut Transaction<'_>, written: &Kind, key: &Key) {
+    if written.is(crd::PLACE) {
+        // All objects of a kind may have gone with it.
+        transaction.tallies().forget_all();
+    }
+    if key.namespace.is_empty() {
         return;
     }
+    let quotas = transaction.list("resourcequotas", &key.namespace);
+    if written.is("resourcequotas") {
+        transaction.tallies().retain(&key.namespace, |name| quotas.iter().any(|quota| quota.key.name == name));
+    }
+    if quotas.is_empty() {
+        return;
+    }
+    let object = transaction.get(&written.place, key).map(|stored| stored.body());
     for stored in quotas {
         let quota = stored.body();
         let hard = amounts::read(&quota["spec"]["hard"]);
-        let is_new = written.is("resourcequotas");
-        if !is_new && !hard.keys().any(|name| concerns(written, name)) {
+        if !written.is("resourcequotas") && !hard.keys().any(|name| concerns(written, name)) {
             continue;
         }
-        let nothing = |name: &String| (name.clone(), Quantity::new(0, Format::DecimalSi));
-        let mut used: Amounts = hard.keys().map(nothing).collect();
-        for kind in server.inner.registry.all() {
-            if !kind.namespaced || kind.group == "events.k8s.io" || !hard.keys().any(|name| concerns(&kind, name)) {
-                continue;
-            }
-            for object in transaction.list(&kind.place, namespace).iter().map(|stored| stored.body()) {
-                if in_scope(&kind, &object, &quota["spec"]) {
-                    let mut taken = usage(&kind, &object);
-                    taken.retain(|name, _| hard.contains_key(name));
-                    amounts::plus(&mut used, &taken);
-                }
-            }
-        }
+        let share = |kind: &Kind, object: &Value| {
+            let mut share = if in_scope(kind, object, &quota["spec"]) { usage(kind, object) } else { Amounts::new() };
+            share.retain(|name, _| hard.contains_key(name));
+            share
+        };
+        // A tally is about one set of limits.
+        let known = transaction.tallies().of(&stored.key).filter(|tally| tally.is_of(&quota["spec"]));
+        let used = if let Some(tally) = known {
+            let share = object.as_ref().map(|object| share(written, object)).unwrap_or_default();
+            tally.put(&written.place, key, share);
+            tally.total().clone()
+        } else {
+            let tally = count_all(server, transaction, &key.namespace, &quota["spec"], &hard, share);
+            let used = tally.total().clone();
+            transaction.tallies().keep(stored.key.clone(), tally);
+            used
+        };
         write(server, transaction, &stored.key, |status| {
             set(status, "hard", amounts::write(&hard));
             set(status, "used", amounts::write(&used));
         });
     }
+}
+
+/// The tally of a quota, from all objects that there are.
+fn count_all(
+    server: &ApiServer,
+    transaction: &Transaction<'_>,
+    namespace: &str,
+    spec: &Value,
+    hard: &Amounts,
+    share: impl Fn(&Kind, &Value) -> Amounts,
+) -> Tally {
+    let mut tally = Tally::new(spec.clone(), hard.keys());
+    for kind in server.inner.registry.all() {
+        if !kind.namespaced || kind.group == "events.k8s.io" || !hard.keys().any(|name| concerns(&kind, name)) {
+            continue;
+        }
+        for stored in transaction.list(&kind.place, namespace) {
+            tally.put(&kind.place, &stored.key, share(&kind, &stored.body()));
+        }
+    }
+    tally
 }
 
 /// Whether objects of this kind take of a resource.

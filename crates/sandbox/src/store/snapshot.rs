@@ -35,6 +35,7 @@ impl Transaction<'_> {
     /// Continues the count of revisions of an earlier life, one past it: what clients remember is then too old.
     pub(crate) fn resume(&mut self, revision: u64) {
         self.state.revision = self.state.revision.max(revision) + 1;
+        self.state.tallies.forget_all();
     }
 
     /// Makes every earlier revision too old for watches.

@@ -1,5 +1,6 @@
 //! How the tasks of a demonstration ended.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ pub struct Line {
     /// How it ended.
     pub seen: String,
     pub attempts: u32,
+    /// What it waited for on its way.
+    pub waited: BTreeSet<String>,
     pub took: Duration,
     /// What is not as it should be.
     pub differences: Vec<String>,
@@ -26,13 +29,18 @@ pub struct Line {
 
 /// A table, and below it everything that is not as expected.
 pub fn render(lines: &[Line]) -> String {
-    let header = ["TASK", "EXPECTED", "SEEN", "ATTEMPTS", "TIME", "OK"];
+    let header = ["TASK", "EXPECTED", "SEEN", "ATTEMPTS", "WAITED FOR", "TIME", "OK"];
     let row = |line: &Line| {
         vec![
             line.label.clone(),
             line.expected.clone(),
             line.seen.clone(),
             line.attempts.to_string(),
+            if line.waited.is_empty() {
+                "-".into()
+            } else {
+                line.waited.iter().cloned().collect::<Vec<_>>().join(", ")
+            },
             span::took(line.took),
             if line.differences.is_empty() { "yes" } else { "NO" }.to_owned(),
         ]
@@ -60,7 +68,8 @@ fn merged(copies: &[Line]) -> Vec<Line> {
         return copies.to_vec();
     }
     let took = copies.iter().map(|line| line.took).max().unwrap_or_default();
-    vec![Line { label: format!("{} ({} copies)", first.task, copies.len()), took, ..first.clone() }]
+    let waited = copies.iter().flat_map(|line| line.waited.clone()).collect();
+    vec![Line { label: format!("{} ({} copies)", first.task, copies.len()), waited, took, ..first.clone() }]
 }
 
 #[cfg(test)]
@@ -74,6 +83,7 @@ mod tests {
             expected: "succeeded".into(),
             seen: "failed".into(),
             attempts: 2,
+            waited: BTreeSet::new(),
             took: Duration::from_millis(1234),
             differences: differences.iter().map(ToString::to_string).collect(),
             error: Some("[Error] exit 1".into()),
@@ -84,9 +94,9 @@ mod tests {
     fn what_differs_is_said_below_the_table() {
         let good = render(&[line("a", &[])]);
         assert_eq!(good.lines().count(), 2);
-        assert_eq!(good.lines().nth(1), Some("a      succeeded   failed   2          1.2s   yes"));
+        assert_eq!(good.lines().nth(1), Some("a      succeeded   failed   2          -            1.2s   yes"));
         let bad = render(&[line("a", &[]), line("b", &["expected phase succeeded, found failed"])]);
-        assert!(bad.contains("b      succeeded   failed   2          1.2s   NO\n"), "{bad}");
+        assert!(bad.contains("b      succeeded   failed   2          -            1.2s   NO\n"), "{bad}");
         let below = "\nb is not as expected:\n  expected phase succeeded, found failed\n  its error: [Error] exit 1\n";
         assert!(bad.ends_with(below), "{bad}");
     }
@@ -95,8 +105,9 @@ mod tests {
     fn copies_that_ended_alike_are_one_line() {
         let mut slow = line("q-2", &[]);
         slow.took = Duration::from_secs(3);
+        slow.waited = ["Quota".to_owned()].into();
         let alike = render(&[line("a", &[]), line("q-1", &[]), slow.clone()]);
-        assert!(alike.contains("q (2 copies)   succeeded   failed   2          3.0s   yes\n"), "{alike}");
+        assert!(alike.contains("q (2 copies)   succeeded   failed   2          Quota        3.0s   yes\n"), "{alike}");
         let not_alike = render(&[line("q-1", &[]), Line { attempts: 1, ..slow }]);
         assert_eq!(not_alike.lines().count(), 3, "{not_alike}");
     }

@@ -130,6 +130,7 @@ async fn try_sdk(python: Option<&Path>, dir: &Path) -> Result<Task, Failure> {
     for request in &mut work.requests {
         request.expect = Some(Expectation {
             phase: Phase::Succeeded,
+            pending: None,
             attempts: Some(1),
             reason: None,
             error: None,

@@ -40,8 +40,14 @@ pub fn render(facts: &Value, now: Timestamp) -> String {
         Some(attempt) => format!("{phase}, attempt {attempt} of {max}"),
     };
     field(&mut out, "Phase", &standing);
-    // Only what the error does not say at greater length below.
-    if facts["error"].is_null() {
+    let pending = &summary["pending"];
+    if !pending.is_null() {
+        let since = word(&pending["since"]).parse::<Timestamp>().ok();
+        let since = since.map(|since| format!(" for {}", span::age(span::between(since, now)))).unwrap_or_default();
+        let why = one_line(word(&pending["message"]));
+        field(&mut out, "Waits for", &format!("{}{since}: {why}", word(&pending["reason"])));
+    } else if facts["error"].is_null() {
+        // Only what the error does not say at greater length below.
         field(&mut out, "Because", &one_line(word(&summary["message"])));
     }
     field(&mut out, "Created", &moment(&summary["created"], now));

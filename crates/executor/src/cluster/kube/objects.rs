@@ -14,7 +14,7 @@ use kube::core::request::Request;
 use serde_json::{Value, json};
 
 use super::Writer;
-use super::requests::{answered, at, for_metadata, unbuildable};
+use super::requests::{answered, at, for_metadata, read, unbuildable};
 use crate::cluster::{ApiError, ObjectEvent, Objects, Observed, Sent};
 use crate::watch::events::EventCache;
 use crate::watch::kinds::ObjectCache;
@@ -171,10 +171,9 @@ impl Objects for KubeObjects {
         namespace: &str,
         name: &str,
     ) -> Result<Arc<dyn AnyResource>, ApiError> {
-        let request = requests(&plugin.kind(), namespace)
-            .get(name, &GetParams::default())
-            .map_err(|error| unbuildable(&error))?;
-        let object: Value = answered(self.writer.client(), request).await?;
+        let requests = requests(&plugin.kind(), namespace);
+        let request = || requests.get(name, &GetParams::default()).map_err(|error| unbuildable(&error));
+        let object: Value = read(self.writer.client(), request).await?;
         plugin.decode(object).map_err(|error| unserialisable(&error))
     }
 

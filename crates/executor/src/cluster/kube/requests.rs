@@ -20,6 +20,11 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 /// A write that takes longer than the API server's own limit will not be answered; it must not hold its turn for ever.
 const PATIENCE: Duration = Duration::from_secs(65);
 
+/// Between two reads at a server that is too busy, doubled up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Somebody waits for the answer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
 /// Reason of a refusal that is no `Status`: from a proxy, or from a server that is too busy to write one. The client
 /// uses the same words.
 const NO_STATUS: &str = "Failed to parse error data";
@@ -59,6 +64,28 @@ pub(super) async fn answered<T: DeserializeOwned>(
     match tokio::time::timeout(PATIENCE, exchange(client, request)).await {
         Ok(answer) => answer,
         Err(_) => Err(ApiError::unanswered(format!("the API server did not answer a {verb} within {PATIENCE:?}"))),
+    }
+}
+
+/// As [`answered`], for reads: a server that is too busy is asked again, since a read takes nobody's turn, and since a
+/// busy server is nothing that a task should be charged for. `request` makes the request, once for each time.
+pub(super) async fn read<T: DeserializeOwned>(
+    client: &kube::Client,
+    request: impl Fn() -> Result<http::Request<Vec<u8>>, ApiError>,
+) -> Result<T, ApiError> {
+    let began = std::time::Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let error = match answered(client, request()?).await {
+            Err(error) if matches!(error.code, 429 | 503 | 504) => error,
+            answer => return answer,
+        };
+        let wait = error.retry_after.unwrap_or_default().max(pause);
+        if began.elapsed() + wait > PATIENCE {
+            return Err(error);
+        }
+        tokio::time::sleep(wait).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use aileron_idl::flyteidl2::core::LiteralMap;
+use aileron_machinery::PendingReason;
 use serde_json::Value;
 
 use super::fields::{Field, Report};
@@ -38,6 +39,8 @@ pub enum Phase {
 pub struct Expectation {
     /// The phase. One that is no end is reached when the action stays in it.
     pub phase: Phase,
+    /// What the action waits for.
+    pub pending: Option<PendingReason>,
     /// The number of attempts.
     pub attempts: Option<u32>,
     /// Part of the reason or of the message that the action shows.
@@ -53,6 +56,8 @@ pub struct Expectation {
 pub struct Observed<'a> {
     /// The phase.
     pub phase: Phase,
+    /// Code of what the action waits for; empty if nothing is known.
+    pub pending: &'a str,
     /// The number of attempts.
     pub attempts: u32,
     /// Reason and message of the action.
@@ -78,10 +83,19 @@ const PHASES: [(&str, Phase); 8] = [
 const WAITING_PHASE: &str = "WaitingForResources";
 
 pub(super) fn expectation(field: &Field<'_>, outputs: &[Declared<'_>], report: &Report) -> Option<Expectation> {
-    let group = field.group(&["phase", "attempts", "reason", "error", "outputs"], report)?;
+    let group = field.group(&["phase", "pending", "attempts", "reason", "error", "outputs"], report)?;
     let text = |key| group.get(key).and_then(|field| field.text(report));
     let attempts = group.get("attempts").and_then(|field| field.whole(1..=i64::from(u32::MAX), report));
-    let phase = group.require("phase", "say for example `phase: succeeded`", report).and_then(|f| phase(&f, report));
+    let waits = group.get("pending");
+    let pending = waits.as_ref().and_then(|field| pending(field, report));
+    let phase = match (group.get("phase"), &waits) {
+        // Whoever waits for something is waiting.
+        (None, Some(_)) => Some(Phase::Waiting),
+        _ => group.require("phase", "say for example `phase: succeeded`", report).and_then(|f| phase(&f, report)),
+    };
+    if let (Some(phase), Some(field)) = (phase.filter(|phase| !Phase::Waiting.admits(*phase)), &waits) {
+        field.complain(format!("a task that is {phase} waits for nothing; leave out one of the two"), report);
+    }
     let values = group.get("outputs").map(|field| field.entries(report)).unwrap_or_default();
     let mut expected = BTreeMap::new();
     for (name, field) in values {
@@ -96,6 +110,7 @@ pub(super) fn expectation(field: &Field<'_>, outputs: &[Declared<'_>], report: &
     }
     Some(Expectation {
         phase: phase?,
+        pending,
         attempts: attempts.and_then(|attempts| u32::try_from(attempts).ok()),
         reason: text("reason"),
         error: text("error"),
@@ -115,6 +130,20 @@ fn phase(field: &Field<'_>, report: &Report) -> Option<Phase> {
         field.complain(format!("{word:?} is no phase; {remedy}"), report);
     }
     found.map(|(_, phase)| *phase)
+}
+
+fn pending(field: &Field<'_>, report: &Report) -> Option<PendingReason> {
+    let word = field.text(report)?;
+    let found = PendingReason::from_code(&word);
+    if found.is_none() {
+        let names = PendingReason::ALL.map(PendingReason::as_str);
+        let remedy = match nearest(&word, names.into_iter()) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("use one of {}", names.join(", ")),
+        };
+        field.complain(format!("{word:?} is nothing that a task waits for; {remedy}"), report);
+    }
+    found
 }
 
 impl Phase {
@@ -169,6 +198,10 @@ impl Expectation {
         let mut differences = Vec::new();
         if !self.phase.admits(observed.phase) {
             differences.push(format!("expected phase {}, found {}", self.phase, observed.phase));
+        }
+        if let Some(pending) = self.pending.filter(|pending| pending.as_str() != observed.pending) {
+            let found = if observed.pending.is_empty() { "nothing" } else { observed.pending };
+            differences.push(format!("expected to wait for {pending}, found {found}"));
         }
         if let Some(attempts) = self.attempts.filter(|attempts| *attempts != observed.attempts) {
             differences.push(format!("expected attempts: {attempts}, found {}", observed.attempts));

@@ -2,6 +2,7 @@
 
 use aileron_idl::flyteidl2::core::task_template::Target;
 use aileron_idl::{message_to_json, struct_to_json};
+use aileron_machinery::PendingReason;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -219,6 +220,7 @@ fn an_expectation_tells_what_came_out_differently() {
     let kind = crate::offline::literals::parse_type("int").unwrap();
     literals.literals.insert("n".into(), crate::offline::literals::from_text(&kind, "4").unwrap());
     let good = Observed {
+        pending: "",
         phase: Phase::Succeeded,
         attempts: 2,
         reason: "exceeded quota",
@@ -226,7 +228,7 @@ fn an_expectation_tells_what_came_out_differently() {
         outputs: Some(&literals),
     };
     assert_eq!(expect.differences(&good), Vec::<String>::new());
-    let bad = Observed { phase: Phase::Failed, attempts: 1, reason: "", error: "", outputs: None };
+    let bad = Observed { phase: Phase::Failed, pending: "", attempts: 1, reason: "", error: "", outputs: None };
     assert_eq!(
         expect.differences(&bad),
         [
@@ -241,11 +243,27 @@ fn an_expectation_tells_what_came_out_differently() {
 #[test]
 fn a_waiting_task_is_one_that_has_not_begun() {
     let expect = read("{name: t, expect: {phase: waiting}}").unwrap().expect.unwrap();
-    let observed = |phase| Observed { phase, attempts: 1, reason: "", error: "", outputs: None };
+    let observed = |phase| Observed { phase, pending: "", attempts: 1, reason: "", error: "", outputs: None };
     for phase in [Phase::Queued, Phase::Waiting, Phase::Initializing] {
         assert!(expect.differences(&observed(phase)).is_empty(), "{phase}");
     }
     assert!(!expect.differences(&observed(Phase::Running)).is_empty());
+}
+
+#[test]
+fn what_a_task_waits_for_can_be_expected() {
+    let expect = read("{name: t, expect: {pending: Quota}}").unwrap().expect.unwrap();
+    assert_eq!((expect.phase, expect.pending), (Phase::Waiting, Some(PendingReason::Quota)));
+    let observed =
+        |pending| Observed { phase: Phase::Queued, pending, attempts: 1, reason: "", error: "", outputs: None };
+    assert!(expect.differences(&observed("Quota")).is_empty());
+    assert_eq!(expect.differences(&observed("ImagePull")), ["expected to wait for Quota, found ImagePull"]);
+    assert_eq!(expect.differences(&observed("")), ["expected to wait for Quota, found nothing"]);
+    let wrong = |text: &str| read(text).unwrap_err().to_string();
+    let unknown = wrong("{name: t, expect: {pending: Quotas}}");
+    assert!(unknown.contains("\"Quotas\" is nothing that a task waits for; did you mean `Quota`?"), "{unknown}");
+    let both = wrong("{name: t, expect: {phase: succeeded, pending: Quota}}");
+    assert!(both.contains("expect.pending: a task that is succeeded waits for nothing"), "{both}");
 }
 
 #[test]

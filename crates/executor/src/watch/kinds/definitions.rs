@@ -134,7 +134,9 @@ impl Definitions {
             self.watches.spawn(async move { stop.run_until_cancelled_owned(asked).await });
         }
         if let Some((name, observe)) = self.feed.observers.get_key_value(name) {
-            self.watches.spawn(look(self.client.clone(), name, Arc::clone(observe)));
+            let look = look(self.client.clone(), name, Arc::clone(observe));
+            let stop = self.cancel.clone();
+            self.watches.spawn(async move { stop.run_until_cancelled_owned(look).await });
         }
     }
 
@@ -240,8 +242,15 @@ async fn until_served(client: kube::Client, kind: ResourceKind, feed: KindFeed) 
 /// Fetches a whole definition, of which the watch keeps only the name: some are large, and hardly any is looked at.
 async fn look(client: kube::Client, name: &'static str, observe: Observer) {
     let api: Api<CustomResourceDefinition> = Api::all(client);
-    match api.get_opt(name).await {
-        Ok(definition) => observe(definition.as_ref()),
-        Err(error) => tracing::warn!(name, %error, "a definition cannot be read; its optional features stay off"),
+    loop {
+        match api.get_opt(name).await {
+            Ok(definition) => return observe(definition.as_ref()),
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                return tracing::warn!(name, %status, "a definition cannot be read; its optional features stay off");
+            }
+            // The watch does not tell again.
+            Err(error) => tracing::debug!(name, %error, "a definition cannot be read now"),
+        }
+        tokio::time::sleep(FIRST_PAUSE).await;
     }
 }

@@ -22,7 +22,8 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let object = plugin.decode(case.input("resource").clone())?;
     let needs = plugin.needs(&task);
     let pods = if needs.pods { pods(case, &task)? } else { Vec::new() };
-    let document = if needs.error_document { error_document(case, &task)? } else { None };
+    let reads = plugin.reads_error_document(object.as_ref())?;
+    let document = if reads { error_document(case, &task)? } else { None };
     let prior = prior(case)?;
     let cx = PhaseContext { task: &task, prior: &prior, pods: &pods, error_document: document.as_ref() };
     let (phase, handler_error) = match plugin.phase(&cx, object.as_ref()) {

@@ -27,7 +27,7 @@ pub struct Kind {
 
 /// The objects of a kind in a namespace.
 pub struct Objects {
-    api: Api<DynamicObject>,
+    pub api: Api<DynamicObject>,
     kind: Kind,
 }
 
