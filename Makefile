@@ -17,8 +17,10 @@ test: toolchain control-plane ## Run all checks: formatting, lints, unit and pro
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
 
+# Two calls: the first shows how the build gets on, the second nothing but the demo.
 demo: toolchain ## Run the example tasks in a sandbox of their own and show how they end
-	$(CARGO) run --quiet --package aileron -- demo
+	$(CARGO) build --package aileron
+	@$(CARGO) run --quiet --package aileron -- demo
 
 vectors: toolchain ## Compare with recorded vectors: make vectors DIR=<folder> [ONLY=<family>[/<plugin>][,..]] [OUT=<folder>]
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=<folder> [ONLY=<family>[/<plugin>][,..]] [OUT=<folder>]" >&2; exit 2; }

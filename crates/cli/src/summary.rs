@@ -106,7 +106,12 @@ impl Summary {
                     None => last_failure(&status).map(str::to_owned),
                 };
                 let before = status.attempts.saturating_sub(1);
-                (String::new(), failure.map(|failure| format!("attempt {before}: {failure}")).unwrap_or_default())
+                let told = match failure {
+                    Some(failure) => format!("attempt {before}: {failure}"),
+                    None if now.message == RESTARTING => format!("attempt {before} failed"),
+                    None => String::new(),
+                };
+                (String::new(), told)
             }
             (_, Some(now)) => {
                 // These say no more than the phase does.

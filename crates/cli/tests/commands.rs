@@ -35,7 +35,7 @@ fn anywhere(arguments: &[&str]) -> Ended {
 fn help_teaches_and_a_missing_command_is_a_usage_error() {
     let help = anywhere(&["--help"]);
     assert_eq!(help.code, Some(0));
-    for text in ["Examples:", "aileron run --config", "Exit codes: 0 success, 1 failure, 2", "plugins"] {
+    for text in ["To try it", "aileron run --config", "Exit codes: 0 success, 1 failure, 2", "plugins"] {
         assert!(help.out.contains(text), "{text} is not in:\n{}", help.out);
     }
     assert!(!help.out.contains('\u{1b}'), "no colours without a terminal");

@@ -118,11 +118,11 @@ fn what_is_wrong_is_said_with_the_file_and_the_remedy() {
     let directory = directory();
     let expected = [
         (&["render", "nowhere.yaml"][..], 2, "nowhere.yaml: cannot read it"),
-        (&["render", "c.yaml"], 1, "c.yaml: no field of a task template in it"),
-        (&["render", "base.yaml"], 1, "base.yaml: a document of kind \"PodTemplate\"; give one TaskAction"),
+        (&["render", "c.yaml"], 2, "c.yaml: no field of a task template in it"),
+        (&["render", "base.yaml"], 2, "base.yaml: a document of kind \"PodTemplate\"; give one TaskAction"),
         (&["render", "task.yaml"], 1, "PodTemplate 'base' does not exist"),
         (&["render", "task.yaml", "--task-type", "core-sleep"], 1, "which makes no Kubernetes object"),
-        (&["render", "task.yaml", "--pod-template", "task.yaml"], 1, "task.yaml: a document of kind \"TaskAction\""),
+        (&["render", "task.yaml", "--pod-template", "task.yaml"], 2, "task.yaml: a document of kind \"TaskAction\""),
         (&["render", "task.yaml", "--inputs", "base.yaml", "--config", "none.yaml"], 2, "none.yaml"),
         (&["explain", "task.yaml"], 1, "PodTemplate 'base' does not exist"),
     ];

@@ -25,6 +25,7 @@ pub mod request;
 
 mod charges;
 mod line;
+mod live;
 mod space;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -184,29 +185,25 @@ impl Gate {
         })
     }
 
-    /// A task no longer wants to create anything.
+    /// A task no longer wants to create anything, and has no object.
     pub fn leave(&self, key: &ActionKey, now: Timestamp) {
-        if self.lock().busy.contains(&key.namespace) {
-            self.with(&key.namespace, |space, called| {
-                space.leave(&key.name);
-                *called = space.call(&self.settings, now);
-            });
-        }
+        self.with_known(&key.namespace, |space, called| {
+            space.leave(&key.name);
+            *called = space.call(&self.settings, now);
+        });
     }
 
-    /// An object of ours ended, and what it took will be free.
-    pub fn freed(&self, kind: &ResourceKind, namespace: &str, now: Timestamp) {
-        let mut inner = self.lock();
-        let hurry = inner.spaces.get_mut(namespace).is_some_and(|space| space.freed(kind, now));
-        drop(inner);
-        if hurry {
-            self.changed.notify_one();
-        }
+    /// The object of an action ended, and what it took will be free.
+    pub fn freed(&self, key: &ActionKey, kind: &ResourceKind, now: Timestamp) {
+        self.with_known(&key.namespace, |space, called| {
+            if space.freed(&key.name, kind, now) {
+                *called = space.call(&self.settings, now);
+            }
+        });
     }
 
     /// A quota is there, or changed.
     pub fn quota_seen(&self, namespace: &str, quota: &Quota, now: Timestamp) {
-        tracing::debug!(namespace, QSEEN = quota.version, used = ?quota.used.values().map(|v| v.to_string()).collect::<Vec<_>>(), "QTRACE");
         self.with(&namespace.into(), |space, called| {
             space.quota_seen(quota, now);
             *called = space.call(&self.settings, now);
@@ -267,6 +264,10 @@ impl Gate {
     /// Brings the gauges up to date.
     pub fn show(&self, now: Timestamp) {
         let mut inner = self.lock();
+        for (namespace, space) in &mut inner.spaces {
+            let key = |name: &Arc<str>| ActionKey { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+            space.retain_objects(|name| self.roster.created(&key(name)).is_some());
+        }
         let Inner { spaces, shown_pauses, shown_reasons, .. } = &mut *inner;
         let mut reasons: BTreeMap<&'static str, usize> = BTreeMap::new();
         let mut pauses = BTreeSet::new();
@@ -287,6 +288,13 @@ impl Gate {
         }
         *shown_pauses = pauses;
         spaces.retain(|_, space| !space.is_idle());
+    }
+
+    /// Works on a namespace if anything is known of it.
+    fn with_known(&self, namespace: &Arc<str>, work: impl FnOnce(&mut Space, &mut Vec<Arc<str>>)) {
+        if self.lock().spaces.contains_key(namespace) {
+            self.with(namespace, work);
+        }
     }
 
     /// Works on a namespace, and wakes whoever was called.

@@ -92,7 +92,7 @@ impl CorePlugin for PluginManager {
             ManagerPhase::Started => match self.observe(request.task, &before).await? {
                 Some(seen) => {
                     if seen.phase.phase().is_terminal() {
-                        self.gate.freed(&self.plugin.kind(), &request.task.metadata.namespace, now);
+                        self.gate.freed(&action_key(request.task), &self.plugin.kind(), now);
                     }
                     (seen.phase, seen.state, seen.due)
                 }

@@ -112,8 +112,10 @@ fn every_plugin_has_a_page_with_its_kind_and_permissions() {
             assert!(page.contains(text), "{name}: no {text}");
         }
     }
-    let pages: BTreeSet<_> =
-        pages().into_keys().filter_map(|path| Some(path.strip_prefix("docs/plugins/")?.strip_suffix(".md")?.to_owned())).collect();
+    let pages: BTreeSet<_> = pages()
+        .into_keys()
+        .filter_map(|path| Some(path.strip_prefix("docs/plugins/")?.strip_suffix(".md")?.to_owned()))
+        .collect();
     assert_eq!(pages, explained);
     let index = read("docs/plugins.md");
     assert!(explained.iter().all(|name| index.contains(&format!("(plugins/{name}.md)"))));

@@ -57,6 +57,8 @@ struct Unwritten {
 struct Entry {
     version: u64,
     known: Known,
+    /// What we are writing to the status at this moment, to know it again if the watch shows it before the answer comes.
+    announced: Option<Box<TaskActionStatus>>,
 }
 
 enum Known {
@@ -82,12 +84,13 @@ impl Memory {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(&key) else {
             let known = Known::Live { action: Arc::new(Action::new(object, None)), held: None };
-            entries.insert(key, Entry { version, known });
+            entries.insert(key, Entry { version, known, announced: None });
             return true;
         };
         if version < entry.version || (version == entry.version && !entry.known.lacks(&object)) {
             return false;
         }
+        let echo = entry.is_announced(&object);
         entry.version = version;
         entry.known = match std::mem::replace(&mut entry.known, Known::Ended) {
             Known::Live { action, held } if action.object.metadata.uid == object.metadata.uid => {
@@ -104,7 +107,15 @@ impl Memory {
                 Known::Live { action: Arc::new(Action::new(object, None)), held: None }
             }
         };
-        true
+        !echo
+    }
+
+    /// A write to the status is about to be sent. The watch may show it before the answer is here, and without this it
+    /// would pass for news: a round that asked for a pause would be followed by the next one at once.
+    pub fn announce_status(&self, key: &ActionKey, status: &TaskActionStatus) {
+        if let Some(entry) = self.lock().get_mut(key) {
+            entry.announced = Some(Box::new(status.clone()));
+        }
     }
 
     /// The action is gone.
@@ -194,6 +205,9 @@ impl Memory {
     /// action are decided one after the other.
     pub fn wrote_status(&self, key: &ActionKey, status: &TaskActionStatus, metadata: &ObjectMeta) {
         let mut entries = self.lock();
+        if let Some(entry) = entries.get_mut(key) {
+            entry.announced = None;
+        }
         let Some((known_version, action, held)) = live(&mut entries, key, metadata) else { return };
         let written = version(metadata);
         if written > *known_version {
@@ -263,6 +277,20 @@ impl Memory {
     }
 }
 
+impl Entry {
+    /// The object is what we are writing, and nothing else about it is new.
+    fn is_announced(&self, object: &TaskAction) -> bool {
+        let (Known::Live { action, .. }, Some(announced)) = (&self.known, &self.announced) else { return false };
+        let known = &action.object.metadata;
+        let metadata = ObjectMeta {
+            managed_fields: None,
+            resource_version: known.resource_version.clone(),
+            ..object.metadata.clone()
+        };
+        object.status.as_ref() == Some(announced.as_ref()) && metadata == *known
+    }
+}
+
 impl Known {
     /// The object has something that we lack, although its version is the one we know. The answer to a write tells its
     /// version; what somebody else wrote just before shows only in the object.
@@ -293,7 +321,7 @@ type Parts<'a> = (&'a mut u64, &'a mut Action, &'a mut Option<Box<Unwritten>>);
 /// The action that was written to, unless it has ended or is another one by now.
 fn live<'a>(entries: &'a mut HashMap<ActionKey, Entry>, key: &ActionKey, metadata: &ObjectMeta) -> Option<Parts<'a>> {
     match entries.get_mut(key)? {
-        Entry { version, known: Known::Live { action, held } } if action.object.metadata.uid == metadata.uid => {
+        Entry { version, known: Known::Live { action, held }, .. } if action.object.metadata.uid == metadata.uid => {
             Some((version, Arc::make_mut(action), held))
         }
         _ => None,
@@ -381,6 +409,32 @@ mod tests {
             assert_eq!(phase(&memory), "next", "watch is faster: {watch_is_faster}");
             assert!(memory.held(&key()).is_none());
         }
+    }
+
+    #[test]
+    fn our_own_write_is_no_news_though_the_watch_is_faster_than_the_answer() {
+        let memory = Memory::default();
+        memory.observe(object("1", "queued"));
+        let status = object("2", "running").status.unwrap();
+        memory.announce_status(&key(), &status);
+        assert!(!memory.observe(object("2", "running")));
+        memory.wrote_status(&key(), &status, &object("2", "running").metadata);
+        assert_eq!(phase(&memory), "running");
+        // The same words of somebody else, later, are news.
+        assert!(memory.observe(object("3", "running")));
+    }
+
+    #[test]
+    fn what_comes_with_our_own_write_is_news() {
+        let memory = Memory::default();
+        memory.observe(object("1", "queued"));
+        memory.announce_status(&key(), &object("2", "running").status.unwrap());
+        let mut signalled = object("2", "running");
+        signalled.status.as_mut().unwrap().signalled_by = "ada".into();
+        assert!(memory.observe(signalled));
+        let mut deleted = object("3", "running");
+        deleted.metadata.deletion_grace_period_seconds = Some(0);
+        assert!(memory.observe(deleted));
     }
 
     #[test]

@@ -170,7 +170,7 @@ impl Backoff {
 }
 
 /// A moment after another; the end of time if there is none.
-pub(super) fn later(now: Timestamp, wait: Duration) -> Timestamp {
+pub(crate) fn later(now: Timestamp, wait: Duration) -> Timestamp {
     SignedDuration::try_from(wait).ok().and_then(|wait| now.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
 }
 

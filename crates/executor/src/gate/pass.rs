@@ -55,7 +55,6 @@ impl Pass<'_> {
         let waited = now.duration_since(self.since).as_secs_f64().max(0.0);
         metrics::histogram!("aileron_launch_seconds", "kind" => self.ticket.request.kind.kind.to_string())
             .record(waited);
-        tracing::debug!(namespace = %self.namespace, QCREATED = version, "QTRACE");
         self.gate.with(&self.namespace, |space, called| {
             space.created(&self.ticket, version, now);
             *called = space.call(&self.gate.settings, now);

@@ -75,6 +75,12 @@ impl Quota {
         left
     }
 
+    /// It means only some objects.
+    #[must_use]
+    pub fn has_scopes(&self) -> bool {
+        !self.scopes.is_empty()
+    }
+
     /// The server does not know yet how much of these is taken, and takes nothing in until it does.
     #[must_use]
     pub fn is_uncounted(&self, share: &Amounts) -> bool {

@@ -14,6 +14,7 @@ use super::amounts::{self, Amounts};
 use super::backoff::later;
 use super::charges::{ChargeId, Charges};
 use super::line::Line;
+use super::live::Live;
 use super::quota::Quota;
 use super::quota_message::ExceededQuota;
 use super::reason::{Said, Why};
@@ -65,6 +66,7 @@ pub(super) struct Space {
     /// waiting tasks cost no more than their different shapes.
     waiting: BTreeMap<Arc<Request>, BTreeSet<Rank>>,
     charges: Charges,
+    live: Live,
 }
 
 #[derive(Debug)]
@@ -106,6 +108,14 @@ impl Space {
         self.quotas.is_empty() && self.tasks.is_empty() && self.lines.is_empty() && self.charges.is_empty()
     }
 
+    /// Forgets objects of actions that are not known any more.
+    pub(super) fn retain_objects(&mut self, is_known: impl Fn(&Arc<str>) -> bool) {
+        self.live.retain(is_known);
+        if self.quotas.is_empty() {
+            self.live = Live::default();
+        }
+    }
+
     /// Somebody waits or was called.
     pub(super) fn is_busy(&self) -> bool {
         !self.tasks.is_empty()
@@ -119,6 +129,8 @@ impl Space {
         settings: &GateSettings,
         now: Timestamp,
     ) -> (Decision, Vec<Arc<str>>) {
+        // Whatever it had is gone, or it would not ask.
+        self.live.end(&rank.name, now);
         let request = match self.tasks.get(&rank.name) {
             Some(task) if !task.learned.is_empty() => Arc::new(request.raised(&task.learned)),
             _ => Arc::clone(request),
@@ -154,6 +166,9 @@ impl Space {
             self.end_try(&request.kind);
             self.charges.taken(*charge, version, &self.quotas, now);
             self.forget(&rank.name);
+            if !self.quotas.is_empty() {
+                self.live.add(&rank.name, request, now);
+            }
         }
         if let Some(line) = self.lines.get_mut(&request.kind) {
             line.succeeded(request, now);
@@ -205,6 +220,7 @@ impl Space {
 
     /// A task no longer wants anything.
     pub(super) fn leave(&mut self, name: &str) {
+        self.live.remove(name);
         let Some(task) = self.tasks.get(name) else { return };
         match task.stage {
             Stage::Waiting => {}
@@ -250,8 +266,12 @@ impl Space {
         }
     }
 
-    /// Something that took room ended. Where usage is visible the quota itself will tell.
-    pub(super) fn freed(&mut self, kind: &ResourceKind, now: Timestamp) -> bool {
+    /// The object of an action ended. Where usage is visible the quota itself will tell, or has told already and was not
+    /// believed.
+    pub(super) fn freed(&mut self, name: &str, kind: &ResourceKind, now: Timestamp) -> bool {
+        if self.live.end(name, now) {
+            return true;
+        }
         if !self.quotas.is_empty() || self.waiting.is_empty() {
             return false;
         }
@@ -315,7 +335,7 @@ impl Space {
         let hold = since.map(|since| later(since, settings.hold_after));
         let release = hold.map(|hold| later(hold, settings.hold_for));
         let turns = [hold, release].into_iter().flatten().filter(|at| *at > now).min();
-        [called, pauses, self.charges.next_expiry(), turns].into_iter().flatten().min()
+        [called, pauses, self.charges.next_expiry(), self.live.next_noticed(), turns].into_iter().flatten().min()
     }
 
     /// What a waiting task is told; a text that differs only in numbers is renewed rarely.
@@ -389,8 +409,12 @@ impl Space {
 
     fn left(&self) -> Left {
         let left = self.quotas.values().map(|quota| {
-            let mut left = quota.left();
-            self.charges.take_from(quota, &mut left);
+            let [there, on_their_way] = self.charges.missing_from(quota);
+            let used = if quota.has_scopes() { quota.used.clone() } else { self.live.at_least(&quota.used, &there) };
+            let mut left = quota.hard.clone();
+            for taken in [&used, &there, &on_their_way] {
+                amounts::take(&mut left, taken);
+            }
             left
         });
         left.collect()
@@ -433,6 +457,7 @@ impl Space {
     /// Whoever was called and did not come loses the room.
     fn expire(&mut self, now: Timestamp) {
         self.charges.expire(&self.quotas, now);
+        self.live.expire(now);
         let late = |task: &Task| matches!(task.stage, Stage::Called { at, .. } if later(at, COMES_WITHIN) <= now);
         let late: Vec<_> =
             self.tasks.values().filter(|task| late(task)).map(|task| Arc::clone(&task.rank.name)).collect();

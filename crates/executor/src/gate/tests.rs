@@ -108,9 +108,13 @@ fn as_many_go_as_fit_and_the_others_are_called_oldest_first() {
     world.gate.quota_seen("ns", &quota(9, &[("pods", "2")], &[("pods", "2")]), at(2000));
     assert_eq!(world.called(), Vec::<String>::new());
     world.gate.quota_seen("ns", &quota(10, &[("pods", "2")], &[("pods", "1")]), at(2001));
+    assert_eq!(world.called(), Vec::<String>::new(), "both are there, so one was not counted");
+    world.gate.freed(&key("e"), &ResourceKind::of::<Pod>(), at(2001));
+    world.gate.call_due(at(2201));
     assert_eq!(world.called(), ["a"]);
     assert!(!world.goes("aa", pod("1"), at(2001)), "the room is kept for the one that was called");
     assert!(world.goes("a", pod("1"), at(2002)));
+    world.gate.freed(&key("d"), &ResourceKind::of::<Pod>(), at(4000));
     world.gate.quota_seen("ns", &quota(12, &[("pods", "4")], &[("pods", "1")]), at(5000));
     assert_eq!(world.called(), ["aa", "b", "c"]);
 }
@@ -201,7 +205,7 @@ fn without_quotas_to_see_one_at_a_time_tries_after_a_refusal() {
     assert_eq!(world.called(), ["b", "c"], "success lets more follow");
     let Answer::Go(pass) = world.gate.ask(&key("b"), pod("1"), due) else { panic!("b waits") };
     let Refused::Wait(_) = pass.refused(&exceeded(), due) else { panic!("b does not wait") };
-    world.gate.freed(&ResourceKind::of::<Pod>(), "ns", due);
+    world.gate.freed(&key("a"), &ResourceKind::of::<Pod>(), due);
     let hurried = world.gate.call_due(due).unwrap();
     assert!(hurried <= later(due, Duration::from_millis(200)), "something ended, so a try is worth it");
 }
@@ -275,7 +279,8 @@ struct Server {
     hard: i64,
     used: i64,
     version: u64,
-    running: Vec<i64>,
+    /// Tasks and what they take.
+    running: Vec<(usize, i64)>,
     watch: VecDeque<Quota>,
 }
 
@@ -287,21 +292,33 @@ impl Server {
     }
 
     /// Usage first, then the object; the answer is the version of the object.
-    fn create(&mut self, cpu: i64) -> Option<u64> {
+    fn create(&mut self, number: usize, cpu: i64) -> Option<u64> {
         if self.used + cpu > self.hard {
             return None;
         }
         self.used += cpu;
-        self.running.push(cpu);
+        self.running.push((number, cpu));
         self.tell();
         self.version += 1;
         Some(self.version)
     }
 
-    fn end(&mut self, index: usize) {
-        let cpu = self.running.remove(index % self.running.len());
+    fn end(&mut self, index: usize) -> usize {
+        let (number, cpu) = self.running.remove(index % self.running.len());
         self.used -= cpu;
         self.tell();
+        number
+    }
+}
+
+/// Those who were called ask next.
+fn wake(world: &World, asked: &mut BTreeMap<usize, bool>, ready: &mut VecDeque<usize>) {
+    for name in world.called() {
+        let number = name.parse().unwrap();
+        if let Some(called) = asked.get_mut(&number) {
+            *called = true;
+            ready.push_front(number);
+        }
     }
 }
 
@@ -325,7 +342,11 @@ proptest! {
         let mut now = 0;
         let finish = std::iter::repeat_n([(2, 0), (0, 0), (1, 0), (2, 0)], sizes.len() * 8).flatten();
         for (what, which) in steps.into_iter().chain(finish) {
-            now += 1;
+            // Longer than an end takes to be noticed; but news are never late by as much as the gate waits for them.
+            now += if server.watch.is_empty() { 250 } else { 1 };
+            // As the gate's own task does when something is due.
+            world.gate.call_due(at(now));
+            wake(&world, &mut asked, &mut ready);
             match what {
                 0 if !ready.is_empty() => {
                     let number = ready.remove(which % ready.len()).unwrap();
@@ -333,7 +354,7 @@ proptest! {
                     let request = pod(&cpu.to_string());
                     match world.gate.ask(&key(&format!("{number:03}")), request, at(now)) {
                         Answer::Go(pass) => {
-                            let version = server.create(cpu);
+                            let version = server.create(number, cpu);
                             prop_assert!(version.is_some(), "a create was sent that the server refuses");
                             pass.created(version, at(now));
                             done += 1;
@@ -347,18 +368,15 @@ proptest! {
                         Answer::Never(text) => prop_assert!(false, "{}", text),
                     }
                 }
-                1 if !server.running.is_empty() => server.end(which),
+                1 if !server.running.is_empty() => {
+                    let ended = server.end(which);
+                    world.gate.freed(&key(&format!("{ended:03}")), &ResourceKind::of::<Pod>(), at(now));
+                }
                 _ => if let Some(news) = server.watch.pop_front() {
                     world.gate.quota_seen("ns", &news, at(now));
                 },
             }
-            for name in world.called() {
-                let number = name.parse().unwrap();
-                if let Some(called) = asked.get_mut(&number) {
-                    *called = true;
-                    ready.push_front(number);
-                }
-            }
+            wake(&world, &mut asked, &mut ready);
         }
         prop_assert_eq!(done, sizes.len());
     }

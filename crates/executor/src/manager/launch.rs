@@ -1,5 +1,7 @@
 //! Making the object of an attempt.
 
+use std::time::Duration;
+
 use aileron_machinery::{
     AnyResource, ExecutionError, Phase, PhaseInfo, PluginError, TaskContext, TaskInfo, TaskMetadata,
 };
@@ -11,6 +13,7 @@ use super::{PluginManager, action_key};
 use crate::action::metadata::ATTEMPT_LABEL;
 use crate::cluster::{ApiError, Sent};
 use crate::gate::Answer;
+use crate::gate::backoff::later;
 use crate::gate::pass::{Refused, Waiting};
 use crate::gate::request::Request;
 use crate::gob::PluginState;
@@ -21,6 +24,9 @@ const NEVER_FITS: &str = "ResourceRequestsExceedLimits";
 
 /// A phase, and when to look again although nothing changed.
 pub(super) type Launched = (PhaseInfo, Option<Timestamp>);
+
+/// How often to look whether an object of somebody else is gone.
+const LOOK_AGAIN: Duration = Duration::from_secs(3);
 
 /// Said when an object was handed to the cluster; the control plane shows it.
 const SUBMITTED: &str = "task submitted to K8s";
@@ -70,7 +76,9 @@ impl PluginManager {
                     Err(error) if error.is_not_found() => Found::Ours,
                     Err(error) => return Err(failed_to_create(error)),
                 };
-                self.meet(task, before, &name, found)
+                // Objects of others are not watched, so nobody tells when one is gone.
+                let look_at = (found == Found::Terminating).then(|| later(now, LOOK_AGAIN));
+                return Ok((self.meet(task, before, &name, found)?, look_at));
             }
             Err(error) => match pass.refused(&error, now) {
                 Refused::Wait(waiting) => return Ok(wait(task, before, waiting)),

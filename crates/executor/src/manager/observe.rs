@@ -25,6 +25,10 @@ pub(super) struct Seen {
 impl PluginManager {
     /// Looks at the object; `None` if there is nothing to see yet.
     pub(super) async fn observe(&self, task: &TaskContext, before: &PluginState) -> Result<Option<Seen>, PluginError> {
+        // A kind that is being removed may still show its objects; they go with it.
+        if self.objects.lacks(&self.plugin.kind()) {
+            return Ok(Some(self.without_kind(task, before)));
+        }
         let name = object_name(task, &self.plugin.properties());
         let namespace = task.metadata.namespace.as_str();
         let missing = match self.objects.observe(self.plugin.as_ref(), namespace, &name).await {
@@ -39,14 +43,18 @@ impl PluginManager {
             Err(error) if error.is_not_found() || error.is_gone() || error.is_expired() => error,
             Err(error) => return Err(PluginError::uncoded(error.message)),
         };
-        // With its kind the object went, too; it is made anew when the kind is back.
-        if missing.is_kind_not_served() || self.objects.lacks(&self.plugin.kind()) {
-            let phase = self.wait_for_kind(task, before);
-            let state = PluginState { phase: ManagerPhase::NotStarted, ..with_phase(before, &phase) };
-            return Ok(Some(Seen { phase, due: None, state }));
+        if missing.is_kind_not_served() {
+            return Ok(Some(self.without_kind(task, before)));
         }
         let phase = lost(task, &name, &missing);
         Ok(Some(Seen { state: with_phase(before, &phase), phase, due: None }))
+    }
+
+    /// With its kind the object went, too; it is made anew when the kind is back.
+    fn without_kind(&self, task: &TaskContext, before: &PluginState) -> Seen {
+        let phase = self.wait_for_kind(task, before);
+        let state = PluginState { phase: ManagerPhase::NotStarted, ..with_phase(before, &phase) };
+        Seen { phase, due: None, state }
     }
 
     /// The phase that an object stands for.

@@ -60,8 +60,7 @@ mod tests {
     #[test]
     fn a_quota_on_leases_is_told_as_one() {
         let message = "leases is forbidden: exceeded quota: q, requested: count/leases=1, used: count/leases=1, limited: count/leases=1";
-        let error =
-            ApiError { code: 403, reason: "Forbidden".into(), message: message.into(), ..ApiError::default() };
+        let error = ApiError { code: 403, reason: "Forbidden".into(), message: message.into(), ..ApiError::default() };
         let pending = Pause::after(None, "p", &error, Timestamp::UNIX_EPOCH).pending;
         assert_eq!(pending.reason, PendingReason::Quota);
         assert!(pending.message.ends_with(message));

@@ -5,6 +5,7 @@ use aileron_idl::flyteidl2::core::{container_error, execution_error};
 use prost::Message;
 
 use super::{BlobStore, StorageError};
+use crate::error_text::chain;
 
 /// How a task that ran to its end came out.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +48,9 @@ pub enum OutputsError {
         source: prost::DecodeError,
     },
     /// The storage failed.
-    #[error("failed to read {what} of the task")]
+    ///
+    /// Users get this text alone, so it has to hold the reason, such as a size limit and how to raise it.
+    #[error("failed to read {what} of the task: {}", chain(.source))]
     Storage {
         /// Which file.
         what: &'static str,

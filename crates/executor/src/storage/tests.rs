@@ -234,6 +234,15 @@ async fn success_needs_the_outputs_that_are_declared_and_writes_nothing() {
 }
 
 #[tokio::test]
+async fn why_outputs_cannot_be_read_is_told() {
+    let store = MemoryStore::with_limit(1);
+    store.insert(OUT, vec![0; (1 << 20) + 1]);
+    let told = read_result(&store, OUT, ERR, true).await.unwrap_err().to_string();
+    assert!(told.starts_with("failed to read outputs of the task: limit exceeded."), "{told}");
+    assert!(told.contains("maxDownloadMBs"), "{told}");
+}
+
+#[tokio::test]
 async fn inputs_must_exist() {
     let store = MemoryStore::new();
     assert_eq!(

@@ -26,6 +26,8 @@ const LINGER: SignedDuration = SignedDuration::from_secs(10);
 fn with_shipper(name: &str) -> Task {
     let mut task = Task::container(name).task_type("sidecar");
     task.template.task_type_version = 2;
+    // Nothing in its arguments says where outputs go, so it has none.
+    task.template.interface = None;
     let container = |name: &str| json!({"name": name, "image": "registry.test/task:1"});
     let spec = json!({"containers": [container("main"), container("shipper")]});
     task.template.target = Some(Target::K8sPod(K8sPod {

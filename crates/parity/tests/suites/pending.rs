@@ -28,7 +28,8 @@ async fn what_is_in_the_way_is_told_until_it_is_gone(on: Server) -> Result<()> {
     space.until_pods(&["slow-0"]).await?;
     let pod = space.pods.get("slow-0").await?;
 
-    say(&space, "slow-0", &status::unschedulable("0/3 nodes are available: 3 Insufficient cpu", Timestamp::now())).await?;
+    say(&space, "slow-0", &status::unschedulable("0/3 nodes are available: 3 Insufficient cpu", Timestamp::now()))
+        .await?;
     let action = space.until("slow", "unschedulable", waits_for("Unschedulable")).await?;
     let (_, words) = action.pending().unwrap();
     ensure!(words.contains("pod slow-0") && words.contains("3 Insufficient cpu"), "{words}");

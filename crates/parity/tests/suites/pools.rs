@@ -179,7 +179,8 @@ async fn two_who_do_not_know_of_one_another_give_out_no_token_too_many(on: Serve
     let fresh = desk();
     assert_eq!(fresh.take("desks", fresh.pools.pool("desks").unwrap(), &namesake).await?, None);
     let owners: Vec<_> = leases.list(&ListParams::default()).await?.items;
-    let uids: Vec<_> = owners.iter().flat_map(|lease| lease.owner_references()).map(|owner| owner.uid.clone()).collect();
+    let uids: Vec<_> =
+        owners.iter().flat_map(|lease| lease.owner_references()).map(|owner| owner.uid.clone()).collect();
     assert!(uids.contains(&"uid-new".to_owned()) && !uids.contains(&format!("uid-{number}")), "{uids:?}");
     Ok(())
 }

@@ -109,6 +109,7 @@ impl KubeActions {
         let request = requests(key)
             .patch_subresource("status", &key.name, &PatchParams::default(), &patch)
             .map_err(|error| unbuildable(&error))?;
+        self.memory.announce_status(key, wanted);
         let metadata = for_metadata(self.writer.client(), request).await?;
         self.memory.wrote_status(key, wanted, &metadata);
         Ok(())

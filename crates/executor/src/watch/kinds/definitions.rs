@@ -181,6 +181,12 @@ impl Definitions {
 impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
     fn seen(&mut self, definition: PartialObjectMeta<CustomResourceDefinition>, listed: bool) {
         let name = definition.metadata.name.unwrap_or_default();
+        // The objects go before their definition is gone; whoever lost one by then would be taken for one whose object
+        // somebody deleted.
+        if definition.metadata.deletion_timestamp.is_some() {
+            self.stop(&name);
+            return;
+        }
         // A definition is there a moment before its kind is served. It is told again when it is established, which is
         // sooner than the next try of a watch that was refused.
         if !listed

@@ -14,6 +14,8 @@ aileron_parity::on_both!(unseen_quotas_cost_a_handful_of_refusals);
 
 const ROOM: usize = 10;
 const TASKS: usize = 40;
+/// How often one create may be refused.
+const HANDFUL: usize = 5;
 const LIFE: Duration = Duration::from_millis(700);
 
 /// The real server lets everybody see everything, so there the executor is told not to look; the sandbox says no.
@@ -34,9 +36,10 @@ async fn unseen_quotas_cost_a_handful_of_refusals(on: Server) -> Result<()> {
     submit_all(&space, TASKS, |name| container(name, LIFE)).await?;
     check(&space.until_all_ended(TASKS, Duration::from_secs(60)).await?);
     let refused = refused(&space, "pods")?;
-    println!("{on:?}: {TASKS} tasks took {:.1?} and {refused} refusals", begin.elapsed());
-    // At first as many as are on their way at once may be refused, later one for each look.
-    assert!(refused > 0 && refused <= TASKS, "{refused} creates were refused");
+    println!("{on:?}: {TASKS} tasks took {:.1?} and {} refusals", begin.elapsed(), refused.len());
+    let most = refused.iter().map(|name| refused.iter().filter(|other| *other == name).count()).max();
+    assert!(most.is_some_and(|most| most <= HANDFUL), "{most:?} refusals of one: {refused:?}");
+    assert!(refused.len() <= 2 * TASKS, "{} refusals of {TASKS} tasks", refused.len());
     assert_eq!(space.runs().len(), TASKS, "each pod runs once");
     executor.stop().await
 }
@@ -62,7 +65,7 @@ async fn an_overloaded_server_costs_no_attempt() -> Result<()> {
     faults.drop_watches();
     submit_all(&space, SOME, |name| container(name, LIFE)).await?;
     check(&space.until_all_ended(SOME, Duration::from_secs(60)).await?);
-    assert_eq!(refused(&space, "pods")?, 3, "one create at a time tries how things are");
+    assert_eq!(refused(&space, "pods")?.len(), 3, "one create at a time tries how things are");
     let told = |code: u16| -> Result<usize> {
         Ok(space.requests()?.iter().filter(|asked| asked.resource == "taskactions" && asked.code == code).count())
     };

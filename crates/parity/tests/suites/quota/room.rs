@@ -28,6 +28,8 @@ async fn all_tasks_pass_a_quota_of_pods_in_order_and_without_delay(on: Server) -
     let bench = limited(on).await?;
     let _quiet = QUIET.lock().await;
     let hard = json!({"pods": ROOM.to_string()});
+    // The first round finds cold caches and is no measure.
+    round(&space_with(bench, "round-cold", &hard).await?).await?;
     let before = round(&space_with(bench, "round-before", &hard).await?).await?;
 
     let space = space_with(bench, "many", &hard).await?;
@@ -37,7 +39,7 @@ async fn all_tasks_pass_a_quota_of_pods_in_order_and_without_delay(on: Server) -
     until_free(&space).await?;
     let time = begin.elapsed();
     check(&actions);
-    assert_eq!(refused(&space, "pods")?, 0);
+    assert_eq!(refused(&space, "pods")?, Vec::<String>::new());
 
     let mut runs = space.runs();
     assert_eq!(runs.len(), TASKS, "each pod runs once");
@@ -48,7 +50,7 @@ async fn all_tasks_pass_a_quota_of_pods_in_order_and_without_delay(on: Server) -
         assert!(place.abs_diff(number) <= 2 * ROOM, "{} started as number {place}", run.name);
     }
     let after = round(&space_with(bench, "round-after", &hard).await?).await?;
-    let ideal = before.max(after) * u32::try_from(TASKS.div_ceil(ROOM))?;
+    let ideal = (before + after) / 2 * u32::try_from(TASKS.div_ceil(ROOM))?;
     let ratio = time.as_secs_f64() / ideal.as_secs_f64();
     println!("{on:?}: {TASKS} tasks took {time:.2?}; a round takes {before:.2?} and {after:.2?}; ratio {ratio:.2}");
     assert!(ratio < 1.3, "{time:?} is {ratio:.2} times {ideal:?}");
