@@ -8,8 +8,8 @@ use crate::action::TaskActionSpec;
 use crate::cluster::Objects;
 use crate::gate::Gate;
 use crate::manager::PluginManager;
-use crate::pools::desk::TokenDesk;
 use crate::plugin_list::PluginList;
+use crate::pools::desk::TokenDesk;
 use crate::storage::BlobStore;
 
 pub use crate::plugin_list::{NoPlugin, PluginDescription, RegistryError, RegistryRules, Why};

@@ -36,7 +36,7 @@ impl K8sPlugin for PyTorchPlugin {
     }
 
     fn needs(&self, task: &TaskContext) -> Needs {
-        Needs { inputs: needs_inputs(task), pods: true, ..Needs::default() }
+        Needs { inputs: needs_inputs(task), pods: true }
     }
 
     fn build(&self, task: &TaskContext) -> Result<PyTorchJob, PluginError> {

@@ -286,8 +286,7 @@ impl Space {
     /// needs is kept free for a while, or small tasks could keep a large one out for ever; only for a while, since the
     /// room may be taken by something that never ends.
     pub(super) fn call(&mut self, settings: &GateSettings, now: Timestamp) -> Vec<Arc<str>> {
-        self.expire(now);
-        let mut called = Vec::new();
+        let mut called = self.expire(now);
         if self.waiting.is_empty() {
             return called;
         }
@@ -454,17 +453,19 @@ impl Space {
         }
     }
 
-    /// Whoever was called and did not come loses the room.
-    fn expire(&mut self, now: Timestamp) {
+    /// Whoever was called and did not come loses the room. The answer is who that was: should its call have been lost, it
+    /// would otherwise not ask again for minutes.
+    fn expire(&mut self, now: Timestamp) -> Vec<Arc<str>> {
         self.charges.expire(&self.quotas, now);
         self.live.expire(now);
         let late = |task: &Task| matches!(task.stage, Stage::Called { at, .. } if later(at, COMES_WITHIN) <= now);
         let late: Vec<_> =
             self.tasks.values().filter(|task| late(task)).map(|task| Arc::clone(&task.rank.name)).collect();
-        for name in late {
-            self.leave(&name);
+        for name in &late {
+            self.leave(name);
         }
         self.drop_idle_lines();
+        late
     }
 
     fn set_stage(&mut self, name: &str, stage: Stage) {

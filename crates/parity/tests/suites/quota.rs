@@ -117,7 +117,11 @@ async fn until_quota(space: &Space<'_>, name: &str, what: &str, done: impl Fn(&R
         last = quota.status;
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    bail!("the quota of {} is not {what}: {last:?}\n{}", space.namespace, space.bench.cluster.log("kube-controller-manager"))
+    bail!(
+        "the quota of {} is not {what}: {last:?}\n{}",
+        space.namespace,
+        space.bench.cluster.log("kube-controller-manager")
+    )
 }
 
 fn quotas(space: &Space<'_>) -> Api<ResourceQuota> {

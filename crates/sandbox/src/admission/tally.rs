@@ -63,8 +63,7 @@ impl Tally {
     pub(crate) fn put(&mut self, place: &Arc<str>, key: &Key, share: Amounts) {
         let shares = self.shares.entry(Arc::clone(place)).or_default();
         amounts::plus(&mut self.total, &share);
-        let before =
-            if share.is_empty() { shares.remove(&key.name) } else { shares.insert(key.name.clone(), share) };
+        let before = if share.is_empty() { shares.remove(&key.name) } else { shares.insert(key.name.clone(), share) };
         amounts::minus(&mut self.total, &before.unwrap_or_default());
     }
 

@@ -57,9 +57,8 @@ async fn a_pod_of_the_same_name_that_goes_away_is_waited_for(on: Server) -> Resu
     let foreign = space.pods.create(&PostParams::default(), &pod("next-0", &[THEIRS])?).await?;
     space.pods.delete("next-0", &DeleteParams::default()).await?;
     space.submit(&Task::container("next")).await?;
-    let waits = space
-        .until("next", "waiting", |action| action.shown().plugin_phase == "PhaseWaitingForResources")
-        .await?;
+    let waits =
+        space.until("next", "waiting", |action| action.shown().plugin_phase == "PhaseWaitingForResources").await?;
     let conditions = waits.shown().conditions;
     assert!(
         conditions.iter().any(|it| it.message == "waiting for the terminating Pod [going/next-0] to go away"),
@@ -88,12 +87,10 @@ async fn a_task_waits_until_its_kind_is_installed(on: Server) -> Result<()> {
     let workers: Value = json!({"rayCluster": {"workerGroupSpec": [{"groupName": "w", "replicas": 1}]}});
     task.template.custom = Some(json_to_struct(&workers)?);
     space.submit(&task).await?;
-    let waits = space
-        .until("early", "waiting", |action| action.shown().plugin_phase == "PhaseWaitingForResources")
-        .await?;
+    let waits =
+        space.until("early", "waiting", |action| action.shown().plugin_phase == "PhaseWaitingForResources").await?;
     assert_eq!((waits.shown().attempts, waits.shown().system_failures), (1, 0), "{}", waits.summary());
-    let rules: Vec<_> =
-        Rules::builtin().into_iter().filter(|rules| rules.qualified() == "rayjobs.ray.io").collect();
+    let rules: Vec<_> = Rules::builtin().into_iter().filter(|rules| rules.qualified() == "rayjobs.ray.io").collect();
     install_definitions(&space.admin, &rules).await?;
     // Its object tells: the status of a step that passes soon is not written.
     let jobs: Api<DynamicObject> = Api::namespaced_with(space.admin.clone(), &space.namespace, &resource);
