@@ -120,6 +120,10 @@ async fn a_running_pod_is_let_go_when_it_is_deleted() -> Result<()> {
 
     pods.create(&PostParams::default(), &pod("p", &[], &[])).await?;
     until_phase(&pods, "p", "Running").await?;
+    // The status is seen a moment before the kubelet notes that it wrote it.
+    while kubelet.runs().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let uids: Vec<_> = kubelet.runs().into_iter().map(|run| run.uid).collect();
     assert_eq!(uids.len(), 2);
     assert_ne!(uids[0], uids[1]);
