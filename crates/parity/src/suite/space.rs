@@ -19,7 +19,7 @@ use kube::{Client, ResourceExt};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Bench, LOOK_EVERY, Logs, PATIENCE, Task};
-use crate::cluster::{AuditRecord, User, create_namespace};
+use crate::cluster::{AuditRecord, Server, User, create_namespace};
 use crate::events_stub::Recorded;
 use crate::kubelet::Run;
 
@@ -288,6 +288,12 @@ impl<'a> Space<'a> {
         };
         tokio::spawn(stop.clone().run_until_cancelled_owned(follow));
         Sightings { seen, _stop: stop.drop_guard() }
+    }
+
+    /// The server it is on.
+    #[must_use]
+    pub fn server(&self) -> Server {
+        self.bench.cluster.server()
     }
 
     /// Everything about an action that helps to see what went wrong.

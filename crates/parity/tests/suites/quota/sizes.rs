@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::quota::{SPARK, asking, check, container, limited, refused, space_with, submit_all};
+use crate::quota::{SPARK, asking, check, check_refused, container, limited, space_with, submit_all};
 
 aileron_parity::on_both!(
     all_tasks_pass_quotas_of_what_they_ask_for,
@@ -28,7 +28,7 @@ async fn pass(bench: &Bench, namespace: &str, hard: Value, task: impl Fn(&str) -
     let space = space_with(bench, namespace, &hard).await?;
     submit_all(&space, TASKS, task).await?;
     check(&space.until_all_ended(TASKS, LIMIT).await?);
-    assert_eq!(refused(&space, "pods")?, Vec::<String>::new(), "{namespace}");
+    check_refused(&space, "pods")?;
     // No more at a time than there is room for, and most of the room is used.
     let runs = space.runs();
     let alive = |at| runs.iter().filter(|run| run.at <= at && at < run.at + LIFE).count();
@@ -82,7 +82,7 @@ async fn all_tasks_pass_a_quota_of_operator_objects(on: Server) -> Result<()> {
     };
     let ended = if ended.is_empty() { space.until_all_ended(TASKS, LIMIT).await? } else { ended };
     check(&ended);
-    assert_eq!(refused(&space, "sparkapplications")?, Vec::<String>::new());
+    check_refused(&space, "sparkapplications")?;
     assert!(most.is_none_or(|most| most <= ROOM), "{most:?} at a time");
     Ok(())
 }
@@ -117,7 +117,7 @@ async fn what_can_never_fit_fails_at_once_and_what_just_fits_waits(on: Server) -
     assert_eq!((error.code.as_str(), error.kind.as_str()), ("ResourceRequestsExceedLimits", "USER"));
     assert!(error.message.contains("quota team: requested requests.cpu=4001m"), "{}", error.message);
     check(&[space.until_ended("small").await?, space.until_ended("whole").await?]);
-    assert_eq!(refused(&space, "pods")?, Vec::<String>::new());
+    check_refused(&space, "pods")?;
     assert_eq!(space.runs().iter().map(|run| run.name.as_str()).collect::<Vec<_>>(), ["small-0", "whole-0"]);
     Ok(())
 }
