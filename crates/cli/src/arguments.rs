@@ -158,10 +158,10 @@ pub enum Command {
     },
     /// List the plugins, what they run, and whether the cluster is ready for them
     #[command(after_help = PLUGINS_EXAMPLES)]
-    Plugins(PluginsArguments),
+    Plugins(ListArguments),
     /// List the pools of tokens, who holds one, and who waits for one
     #[command(after_help = POOLS_EXAMPLES)]
-    Pools(PoolsArguments),
+    Pools(ListArguments),
     /// Print the object that the executor would create for a task, without a cluster
     #[command(after_help = RENDER_EXAMPLES)]
     Render(RenderArguments),
@@ -228,21 +228,9 @@ pub struct RunArguments {
     pub worker_threads: u16,
 }
 
-/// How to list plugins.
+/// How to list what the configuration and the cluster say together.
 #[derive(Debug, Args)]
-pub struct PluginsArguments {
-    #[command(flatten)]
-    pub config: ConfigArguments,
-    #[command(flatten)]
-    pub cluster: ClusterArguments,
-    /// Format
-    #[arg(short, long, value_enum, default_value_t)]
-    pub output: Listing,
-}
-
-/// How to list pools.
-#[derive(Debug, Args)]
-pub struct PoolsArguments {
+pub struct ListArguments {
     #[command(flatten)]
     pub config: ConfigArguments,
     #[command(flatten)]

@@ -12,8 +12,7 @@ use aileron_executor::config::{Config, Sources};
 use aileron_executor::run::{RunOptions, run};
 use aileron_executor::serve::Readiness;
 use aileron_idl::flyteidl2::common::ActionPhase;
-use aileron_idl::flyteidl2::core::resources::{ResourceEntry, ResourceName};
-use aileron_idl::flyteidl2::core::{Resources, task_template::Target};
+use aileron_idl::flyteidl2::core::resources::ResourceName;
 use aileron_idl::json_to_struct;
 use aileron_parity::cluster::{create_namespace, install_crd};
 use aileron_parity::events_stub::EventsStub;
@@ -213,16 +212,6 @@ fn container(name: &str) -> Task {
     Task::container(name).attempts(&[&format!("succeed@{}", LIFE.as_millis())])
 }
 
-fn with(mut task: Task, name: ResourceName, amount: &str) -> Task {
-    let entry = ResourceEntry { name: name.into(), value: amount.to_owned() };
-    if let Some(Target::Container(container)) = &mut task.template.target {
-        let resources = container.resources.get_or_insert_with(Resources::default);
-        resources.requests.push(entry.clone());
-        resources.limits.push(entry);
-    }
-    task
-}
-
 /// Many tasks through a quota that is seen: none refused, none lost, the oldest first, and no time wasted.
 async fn all_pass(quota: Value, task: impl Fn(&str) -> Task) -> Result<()> {
     let bench = Bench::start(quota, |_| {}).await?;
@@ -253,17 +242,17 @@ async fn a_quota_of_pods_lets_all_tasks_through() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_of_requested_cpus_lets_all_tasks_through() -> Result<()> {
-    all_pass(json!({"requests.cpu": "5"}), |name| with(container(name), ResourceName::Cpu, "500m")).await
+    all_pass(json!({"requests.cpu": "5"}), |name| container(name).asking(ResourceName::Cpu, "500m")).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_of_memory_limits_lets_all_tasks_through() -> Result<()> {
-    all_pass(json!({"limits.memory": "640Mi"}), |name| with(container(name), ResourceName::Memory, "64Mi")).await
+    all_pass(json!({"limits.memory": "640Mi"}), |name| container(name).asking(ResourceName::Memory, "64Mi")).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_of_accelerators_lets_all_tasks_through() -> Result<()> {
-    all_pass(json!({"requests.nvidia.com/gpu": "10"}), |name| with(container(name), ResourceName::Gpu, "1")).await
+    all_pass(json!({"requests.nvidia.com/gpu": "10"}), |name| container(name).asking(ResourceName::Gpu, "1")).await
 }
 
 /// Finished objects of an operator count until they are deleted.
@@ -387,7 +376,7 @@ async fn an_overloaded_server_costs_no_attempt() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_never_fit_fails_at_once_and_what_just_fits_waits() -> Result<()> {
     let bench = Bench::start(json!({"requests.cpu": "4"}), |_| {}).await?;
-    let sized = |name: &str, cpu: &str| with(container(name), ResourceName::Cpu, cpu).retries(3);
+    let sized = |name: &str, cpu: &str| container(name).asking(ResourceName::Cpu, cpu).retries(3);
     bench.submit(NAMESPACE, &sized("small", "1")).await?;
     bench.submit(NAMESPACE, &sized("whole", "4")).await?;
     bench.submit(NAMESPACE, &sized("larger", "4001m")).await?;

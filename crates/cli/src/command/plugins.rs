@@ -10,7 +10,7 @@ use aileron_machinery::ResourceKind;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::arguments::{ClusterArguments, Listing, PluginsArguments};
+use crate::arguments::{ClusterArguments, ListArguments, Listing};
 use crate::failure::Failure;
 use crate::{configuration, connection, output, table};
 
@@ -40,7 +40,7 @@ impl Availability {
     }
 }
 
-pub fn list(arguments: &PluginsArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+pub fn list(arguments: &ListArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     let loaded = configuration::load(&arguments.config, overrides)?;
     let plugins = aileron_plugins::builtin(&(&loaded.config.plugins).into());
     let list = PluginList::new(&plugins, &registry_rules(&loaded.config))

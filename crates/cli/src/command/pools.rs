@@ -13,7 +13,7 @@ use kube::Client;
 use kube::api::{Api, ListParams, ObjectMeta};
 use serde_json::{Value, json};
 
-use crate::arguments::{Listing, PoolsArguments};
+use crate::arguments::{ListArguments, Listing};
 use crate::failure::Failure;
 use crate::{configuration, connection, output, table};
 
@@ -24,7 +24,7 @@ struct Shown {
     waiting: Vec<String>,
 }
 
-pub fn list(arguments: &PoolsArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+pub fn list(arguments: &ListArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     let loaded = configuration::load(&arguments.config, overrides)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     let (tokens, waiting) = runtime.block_on(async {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aileron_executor::action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionSpec};
+use aileron_idl::flyteidl2::core::resources::{ResourceEntry, ResourceName};
 use aileron_idl::flyteidl2::core::{
-    Container, Identifier, Literal, LiteralMap, LiteralType, Primitive, RetryStrategy, Scalar, SimpleType,
+    Container, Identifier, Literal, LiteralMap, LiteralType, Primitive, Resources, RetryStrategy, Scalar, SimpleType,
     TaskMetadata, TaskTemplate, TypedInterface, Variable, VariableEntry, VariableMap, literal, literal_type, primitive,
     scalar, task_template::Target,
 };
@@ -37,6 +38,18 @@ pub struct Task {
 }
 
 impl Task {
+    /// The same container asking for this much, as request and as limit.
+    #[must_use]
+    pub fn asking(mut self, name: ResourceName, amount: &str) -> Self {
+        let entry = ResourceEntry { name: name.into(), value: amount.to_owned() };
+        if let Some(Target::Container(container)) = &mut self.template.target {
+            let resources = container.resources.get_or_insert_with(Resources::default);
+            resources.requests.push(entry.clone());
+            resources.limits.push(entry);
+        }
+        self
+    }
+
     /// A container that declares one output, `o0`.
     #[must_use]
     pub fn container(name: &str) -> Self {

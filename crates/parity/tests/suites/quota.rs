@@ -11,8 +11,6 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use aileron_executor::action::TaskAction;
-use aileron_idl::flyteidl2::core::resources::{ResourceEntry, ResourceName};
-use aileron_idl::flyteidl2::core::{Resources, task_template::Target};
 use aileron_parity::cluster::User;
 use aileron_parity::suite::{Bench, BenchOptions, Executor, LOOK_EVERY, Logs, PATIENCE, Server, Shown, Space, Task};
 use aileron_sandbox::{Operators, Rules, install_definitions};
@@ -177,15 +175,4 @@ fn check(actions: &[TaskAction]) {
 /// A container that runs for a while.
 fn container(name: &str, life: Duration) -> Task {
     Task::container(name).attempts(&[&format!("succeed@{}", life.as_millis())])
-}
-
-/// The same task asking for this much.
-fn asking(mut task: Task, name: ResourceName, amount: &str) -> Task {
-    let entry = ResourceEntry { name: name.into(), value: amount.to_owned() };
-    if let Some(Target::Container(container)) = &mut task.template.target {
-        let resources = container.resources.get_or_insert_with(Resources::default);
-        resources.requests.push(entry.clone());
-        resources.limits.push(entry);
-    }
-    task
 }

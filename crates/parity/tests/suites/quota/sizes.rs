@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::quota::{SPARK, asking, check, check_refused, container, limited, space_with, submit_all};
+use crate::quota::{SPARK, check, check_refused, container, limited, space_with, submit_all};
 
 aileron_parity::on_both!(
     all_tasks_pass_quotas_of_what_they_ask_for,
@@ -41,15 +41,15 @@ async fn all_tasks_pass_quotas_of_what_they_ask_for(on: Server) -> Result<()> {
     let bench = limited(on).await?;
     let task = |name: &str| container(name, LIFE);
     futures::future::try_join4(
-        pass(bench, "by-cpu", json!({"requests.cpu": "3"}), |name| asking(task(name), ResourceName::Cpu, "500m")),
+        pass(bench, "by-cpu", json!({"requests.cpu": "3"}), |name| task(name).asking(ResourceName::Cpu, "500m")),
         pass(bench, "by-memory", json!({"limits.memory": "384Mi"}), |name| {
-            asking(task(name), ResourceName::Memory, "64Mi")
+            task(name).asking(ResourceName::Memory, "64Mi")
         }),
         pass(bench, "by-gpu", json!({"requests.nvidia.com/gpu": "12"}), |name| {
-            asking(task(name), ResourceName::Gpu, "2")
+            task(name).asking(ResourceName::Gpu, "2")
         }),
         pass(bench, "by-both", json!({"count/pods": "1000", "pods": "6", "requests.cpu": "100"}), |name| {
-            asking(task(name), ResourceName::Cpu, "1")
+            task(name).asking(ResourceName::Cpu, "1")
         }),
     )
     .await?;
@@ -106,7 +106,7 @@ async fn tidy(space: &Space<'_>, jobs: &Api<DynamicObject>) -> Result<usize> {
 async fn what_can_never_fit_fails_at_once_and_what_just_fits_waits(on: Server) -> Result<()> {
     let bench = limited(on).await?;
     let space = space_with(bench, "sizes", &json!({"requests.cpu": "4"})).await?;
-    let sized = |name: &str, cpu: &str| asking(container(name, LIFE), ResourceName::Cpu, cpu).retries(3);
+    let sized = |name: &str, cpu: &str| container(name, LIFE).asking(ResourceName::Cpu, cpu).retries(3);
     space.submit(&sized("small", "1")).await?;
     space.until_pods(&["small-0"]).await?;
     space.submit(&sized("whole", "4")).await?;
