@@ -69,6 +69,11 @@ impl ApiError {
         self.reason == "Conflict" || (self.reason.is_empty() && self.code == 409)
     }
 
+    /// The server could not count the object: somebody else wrote the usage of a quota at the same time.
+    pub fn is_conflict_of_quotas(&self) -> bool {
+        self.is_conflict() && self.message.contains("Operation cannot be fulfilled on resourcequotas")
+    }
+
     /// Not allowed; also how quota and admission refuse.
     pub fn is_forbidden(&self) -> bool {
         self.reason == "Forbidden" || (self.reason.is_empty() && self.code == 403)

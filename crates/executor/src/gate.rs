@@ -11,6 +11,7 @@
 //! | [`quota`] | what is allowed and taken, and whom does a quota mean |
 //! | [`refusal`], [`quota_message`] | what does a refusal mean |
 //! | [`backoff`] | how long do creates pause |
+//! | `room` | how much is left |
 //! | `space` | who may go next in a namespace |
 //! | [`pass`] | what came of a create |
 
@@ -26,6 +27,8 @@ pub mod request;
 mod charges;
 mod line;
 mod live;
+mod room;
+mod settling;
 mod space;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -55,6 +58,8 @@ pub struct GateSettings {
     pub hold_after: Duration,
     /// `tasks.launch-gate.hold-for`: for at most so long.
     pub hold_for: Duration,
+    /// `tasks.launch-gate.settle`: room that appears is used after so long.
+    pub settle: Duration,
 }
 
 /// The actions behind the gate.
@@ -116,6 +121,7 @@ impl Default for GateSettings {
             backoff: BackoffSettings::default(),
             hold_after: Duration::from_secs(60),
             hold_for: Duration::from_secs(600),
+            settle: Duration::from_millis(150),
         }
     }
 }
@@ -188,7 +194,7 @@ impl Gate {
     /// A task no longer wants to create anything, and has no object.
     pub fn leave(&self, key: &ActionKey, now: Timestamp) {
         self.with_known(&key.namespace, |space, called| {
-            space.leave(&key.name);
+            space.leave(&key.name, now);
             *called = space.call(&self.settings, now);
         });
     }
@@ -205,7 +211,7 @@ impl Gate {
     /// A quota is there, or changed.
     pub fn quota_seen(&self, namespace: &str, quota: &Quota, now: Timestamp) {
         self.with(&namespace.into(), |space, called| {
-            space.quota_seen(quota, now);
+            space.quota_seen(quota, &self.settings, now);
             *called = space.call(&self.settings, now);
         });
     }

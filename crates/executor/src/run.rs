@@ -331,6 +331,7 @@ fn gate_settings(config: &Config) -> GateSettings {
         },
         hold_after: gate.hold_after.to_std().unwrap_or_default(),
         hold_for: gate.hold_for.to_std().unwrap_or_default(),
+        settle: gate.settle.to_std().unwrap_or_default(),
     }
 }
 

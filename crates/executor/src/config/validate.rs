@@ -37,6 +37,7 @@ pub(super) fn validate(config: &Config, set: &Tree) -> Result<(), ConfigErrors> 
         (["tasks", "backoff", "max-duration"], backoff.max_duration),
         (["tasks", "launch-gate", "hold-after"], gate.hold_after),
         (["tasks", "launch-gate", "hold-for"], gate.hold_for),
+        (["tasks", "launch-gate", "settle"], gate.settle),
     ];
     for (path, duration) in durations.iter().filter(|(_, duration)| duration.as_nanos() < 0) {
         reject(path, format!("must not be negative, got {duration}"));

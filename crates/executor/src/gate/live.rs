@@ -18,10 +18,6 @@ use super::request::Request;
 /// What is older than this is in every count. It bounds what an object that we lost track of can take from others.
 const COUNTED_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long it takes until a count no longer has what ended, as a rule. Until then the one may hide that another is
-/// missing.
-const NOTICED_WITHIN: Duration = Duration::from_millis(200);
-
 /// The objects of the actions of a namespace that have not ended, as far as is known.
 #[derive(Debug, Default)]
 pub(super) struct Live {
@@ -67,9 +63,9 @@ impl Live {
         }
     }
 
-    /// When something that ended is no longer in any count.
-    pub(super) fn next_noticed(&self) -> Option<Timestamp> {
-        self.ended.front().map(|(at, _)| later(*at, NOTICED_WITHIN))
+    /// When something that ended is no longer in any count, if it may be in one for so long.
+    pub(super) fn next_noticed(&self, linger: Duration) -> Option<Timestamp> {
+        self.ended.front().map(|(at, _)| later(*at, linger))
     }
 
     fn take_out(&mut self, action: &str) -> Option<Arc<Request>> {
@@ -88,9 +84,10 @@ impl Live {
         }
     }
 
-    /// Lets objects grow old, and forgets those that ended.
-    pub(super) fn expire(&mut self, now: Timestamp) {
-        while let Some((_, request)) = self.ended.pop_front_if(|(at, _)| later(*at, NOTICED_WITHIN) <= now) {
+    /// Lets objects grow old, and forgets those that ended. Until then such a one may hide in a count that another is
+    /// missing.
+    pub(super) fn expire(&mut self, linger: Duration, now: Timestamp) {
+        while let Some((_, request)) = self.ended.pop_front_if(|(at, _)| later(*at, linger) <= now) {
             amounts::take(&mut self.total, &request.amounts);
         }
         while let Some((at, action)) = self.young.pop_front_if(|(at, _)| later(*at, COUNTED_WITHIN) <= now) {
@@ -125,6 +122,8 @@ mod tests {
     use super::super::amounts::of;
     use super::*;
 
+    const LINGER: Duration = Duration::from_millis(300);
+
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
@@ -150,8 +149,8 @@ mod tests {
         assert_eq!(used(&live, "3", "1"), "4", "one of them is known to be missing, and is added by others");
         assert_eq!(used(&live, "7", "0"), "7", "others take too");
         assert!(live.end("4", at(1)) && !live.end("4", at(1)));
-        assert_eq!((used(&live, "3", "0").as_str(), live.next_noticed()), ("5", Some(later(at(1), NOTICED_WITHIN))));
-        live.expire(later(at(1), NOTICED_WITHIN));
+        assert_eq!((used(&live, "3", "0").as_str(), live.next_noticed(LINGER)), ("5", Some(later(at(1), LINGER))));
+        live.expire(LINGER, later(at(1), LINGER));
         assert_eq!(used(&live, "3", "0"), "4");
         live.retain(|action| **action != *"3");
         assert_eq!(used(&live, "0", "0"), "3");
@@ -160,9 +159,9 @@ mod tests {
     #[test]
     fn a_count_that_misses_an_old_object_is_believed() {
         let mut live = live(5, at(0));
-        live.expire(at(2));
+        live.expire(LINGER, at(2));
         assert_eq!(used(&live, "3", "0"), "5");
-        live.expire(at(3));
+        live.expire(LINGER, at(3));
         assert_eq!(used(&live, "3", "0"), "3");
         let request = Arc::clone(&live.objects["0"].request);
         live.add(&"new".into(), &request, at(3));

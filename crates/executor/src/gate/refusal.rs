@@ -43,7 +43,7 @@ impl Refusal {
             "the API server took too long"
         } else if error.is_forbidden() && says("status unknown for quota") {
             "the usage of a quota is not known yet"
-        } else if error.is_conflict() && says("Operation cannot be fulfilled on resourcequotas") {
+        } else if error.is_conflict_of_quotas() {
             "a quota was changed at the same time"
         } else if error.code == 500 && about_quota && (says("timed out") || says("timeout")) {
             "the API server took too long to look at quotas"

@@ -12,14 +12,14 @@ use jiff::Timestamp;
 use super::GateSettings;
 use super::amounts::{self, Amounts};
 use super::backoff::later;
-use super::charges::{ChargeId, Charges};
+use super::charges::ChargeId;
 use super::line::Line;
-use super::live::Live;
 use super::quota::Quota;
 use super::quota_message::ExceededQuota;
 use super::reason::{Said, Why};
 use super::refusal::Refusal;
 use super::request::Request;
+use super::room::{self, Room};
 
 /// How long a task that was called may take to come. Its round begins within moments; one that does not come found
 /// something else to do, or is gone, and the room is for others.
@@ -59,14 +59,12 @@ pub(super) struct Ticket {
 /// A namespace.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    quotas: BTreeMap<String, Quota>,
+    room: Room,
     lines: BTreeMap<ResourceKind, Line>,
     tasks: HashMap<Arc<str>, Task>,
     /// Those of the tasks that wait, alike ones together: if the oldest of them does not fit, none does. So thousands of
     /// waiting tasks cost no more than their different shapes.
     waiting: BTreeMap<Arc<Request>, BTreeSet<Rank>>,
-    charges: Charges,
-    live: Live,
 }
 
 #[derive(Debug)]
@@ -94,26 +92,20 @@ enum Stage {
     },
 }
 
-/// What is left of each quota, in the order of the quotas.
-type Left = Vec<Amounts>;
-
 impl Space {
     /// Nothing here would keep a create of this kind from being tried, and nobody waits.
     pub(super) fn is_open(&self, kind: &ResourceKind) -> bool {
-        self.quotas.is_empty() && self.tasks.is_empty() && !self.lines.contains_key(kind)
+        !self.room.is_limited() && self.tasks.is_empty() && !self.lines.contains_key(kind)
     }
 
     /// Nothing is worth remembering.
     pub(super) fn is_idle(&self) -> bool {
-        self.quotas.is_empty() && self.tasks.is_empty() && self.lines.is_empty() && self.charges.is_empty()
+        self.room.is_idle() && self.tasks.is_empty() && self.lines.is_empty()
     }
 
     /// Forgets objects of actions that are not known any more.
     pub(super) fn retain_objects(&mut self, is_known: impl Fn(&Arc<str>) -> bool) {
-        self.live.retain(is_known);
-        if self.quotas.is_empty() {
-            self.live = Live::default();
-        }
+        self.room.retain_objects(is_known);
     }
 
     /// Somebody waits or was called.
@@ -130,14 +122,14 @@ impl Space {
         now: Timestamp,
     ) -> (Decision, Vec<Arc<str>>) {
         // Whatever it had is gone, or it would not ask.
-        self.live.end(&rank.name, now);
+        self.room.ended(&rank.name, now);
         let request = match self.tasks.get(&rank.name) {
             Some(task) if !task.learned.is_empty() => Arc::new(request.raised(&task.learned)),
             _ => Arc::clone(request),
         };
-        let impossible = self.impossible(&request);
+        let impossible = self.room.impossible(&request);
         if !impossible.is_empty() {
-            self.leave(&rank.name);
+            self.leave(&rank.name, now);
             return (Decision::Never(impossible), self.call(settings, now));
         }
         match self.tasks.get(&rank.name).map(|task| (task.stage, task.request == request)) {
@@ -164,11 +156,9 @@ impl Space {
         let Ticket { rank, request, charge } = ticket;
         if let Some(charge) = charge {
             self.end_try(&request.kind);
-            self.charges.taken(*charge, version, &self.quotas, now);
+            self.room.taken(*charge, version, now);
             self.forget(&rank.name);
-            if !self.quotas.is_empty() {
-                self.live.add(&rank.name, request, now);
-            }
+            self.room.made(&rank.name, request, now);
         }
         if let Some(line) = self.lines.get_mut(&request.kind) {
             line.succeeded(request, now);
@@ -193,6 +183,7 @@ impl Space {
             .refused(refusal, now, random);
         let mut learned = self.tasks.get(&rank.name).map(|task| task.learned.clone()).unwrap_or_default();
         if let Refusal::Quota(quotas) = refusal {
+            self.room.refused(settings.settle, now);
             for quota in quotas {
                 amounts::raise(&mut learned, &quota.requested);
             }
@@ -213,21 +204,21 @@ impl Space {
     pub(super) fn abandoned(&mut self, ticket: &Ticket, now: Timestamp) {
         if let Some(charge) = ticket.charge {
             self.end_try(&ticket.request.kind);
-            self.charges.taken(charge, None, &self.quotas, now);
+            self.room.taken(charge, None, now);
             self.forget(&ticket.rank.name);
         }
     }
 
     /// A task no longer wants anything.
-    pub(super) fn leave(&mut self, name: &str) {
-        self.live.remove(name);
+    pub(super) fn leave(&mut self, name: &str, now: Timestamp) {
+        self.room.ended(name, now);
         let Some(task) = self.tasks.get(name) else { return };
         match task.stage {
             Stage::Waiting => {}
             Stage::Called { charge, .. } => {
                 let kind = task.request.kind.clone();
                 self.end_try(&kind);
-                self.charges.remove(charge, &self.quotas);
+                self.room.give_back(charge);
             }
             // Whoever tries settles its charge.
             Stage::Trying { .. } => return,
@@ -241,38 +232,26 @@ impl Space {
     }
 
     /// A quota is there, or changed.
-    pub(super) fn quota_seen(&mut self, quota: &Quota, now: Timestamp) {
-        let before = self.quotas.get(&quota.name).cloned();
-        if before.as_ref().is_some_and(|before| before.version > quota.version) {
-            return;
-        }
-        let freed = before.as_ref().is_some_and(|before| {
-            let left = before.left();
-            quota.left().iter().any(|(name, now_left)| left.get(name).is_none_or(|left| now_left > left))
-        });
-        self.quotas.insert(quota.name.clone(), quota.clone());
-        self.charges.observe(before.as_ref(), quota, &self.quotas);
-        if freed || before.is_none() {
-            self.lines.values_mut().for_each(|line| line.backoff.freed(now));
+    pub(super) fn quota_seen(&mut self, quota: &Quota, settings: &GateSettings, now: Timestamp) {
+        if self.room.seen(quota, settings.settle, now) {
+            self.hurry(now);
         }
     }
 
     /// Quotas went.
     pub(super) fn retain_quotas(&mut self, keep: impl Fn(&str) -> bool, now: Timestamp) {
-        let before = self.quotas.len();
-        self.quotas.retain(|name, _| keep(name));
-        if self.quotas.len() < before {
-            self.lines.values_mut().for_each(|line| line.backoff.freed(now));
+        if self.room.retain(keep) {
+            self.hurry(now);
         }
     }
 
     /// The object of an action ended. Where usage is visible the quota itself will tell, or has told already and was not
     /// believed.
     pub(super) fn freed(&mut self, name: &str, kind: &ResourceKind, now: Timestamp) -> bool {
-        if self.live.end(name, now) {
+        if self.room.ended(name, now) {
             return true;
         }
-        if !self.quotas.is_empty() || self.waiting.is_empty() {
+        if self.room.is_limited() || self.waiting.is_empty() {
             return false;
         }
         let Some(line) = self.lines.get_mut(kind) else { return false };
@@ -286,33 +265,33 @@ impl Space {
     /// needs is kept free for a while, or small tasks could keep a large one out for ever; only for a while, since the
     /// room may be taken by something that never ends.
     pub(super) fn call(&mut self, settings: &GateSettings, now: Timestamp) -> Vec<Arc<str>> {
-        let mut called = self.expire(now);
+        let mut called = self.expire(settings, now);
         if self.waiting.is_empty() {
             return called;
         }
-        let mut left = self.left();
+        let mut left = self.room.left();
         let mut heads = BTreeMap::new();
         for (request, ranks) in &self.waiting {
-            if !self.impossible(request).is_empty() {
+            if !self.room.impossible(request).is_empty() {
                 // The quota was lowered. They will be told when they ask.
                 called.extend(ranks.iter().map(|rank| Arc::clone(&rank.name)));
             } else if let Some(first) = ranks.first() {
-                let shares: Left = self.quotas.values().map(|quota| quota.share(request)).collect();
+                let shares = self.room.shares(request);
                 heads.insert(first.clone(), (Arc::clone(request), shares));
             }
         }
         let oldest = heads.keys().next().cloned();
         while let Some((rank, (request, shares))) = heads.pop_first() {
             let admitted = self.lines.get(&request.kind).is_none_or(|line| line.admits(&request, now));
-            if admitted && self.fits(&shares, &left) {
-                take_all(&mut left, &shares);
+            if admitted && self.room.fits(&shares, &left) {
+                room::take(&mut left, &shares);
                 self.let_go(&rank, now);
                 called.push(Arc::clone(&rank.name));
                 if let Some(next) = self.waiting.get(&request).and_then(BTreeSet::first) {
                     heads.insert(next.clone(), (request, shares));
                 }
             } else if admitted && oldest.as_ref() == Some(&rank) && self.holds(&rank, settings, now) {
-                take_all(&mut left, &shares);
+                room::take(&mut left, &shares);
             }
         }
         called
@@ -334,7 +313,7 @@ impl Space {
         let hold = since.map(|since| later(since, settings.hold_after));
         let release = hold.map(|hold| later(hold, settings.hold_for));
         let turns = [hold, release].into_iter().flatten().filter(|at| *at > now).min();
-        [called, pauses, self.charges.next_expiry(), self.live.next_noticed(), turns].into_iter().flatten().min()
+        [called, pauses, self.room.due(settings.settle), turns].into_iter().flatten().min()
     }
 
     /// What a waiting task is told; a text that differs only in numbers is renewed rarely.
@@ -373,57 +352,13 @@ impl Space {
         if let Some(told) = line.filter(|line| !line.admits(request, now)).and_then(Line::told) {
             return Why::refused(told, request);
         }
-        let left = self.left();
-        let mut short = Vec::new();
-        let mut taken = Vec::new();
-        for (quota, left) in self.quotas.values().zip(&left) {
-            let share = quota.share(request);
-            if share.is_empty() {
-                continue;
-            }
-            let lacks = |name: &String| left.get(name) < share.get(name);
-            let lacking: Amounts = share
-                .iter()
-                .filter(|(name, _)| lacks(name))
-                .map(|(name, amount)| (name.clone(), amount.clone()))
-                .collect();
-            if !lacking.is_empty() || quota.is_uncounted(&share) {
-                short.push(shortage(quota, left, if lacking.is_empty() { share } else { lacking }));
-            } else {
-                taken.push(shortage(quota, left, share));
-            }
-        }
-        if short.is_empty() { Why::turn(&taken) } else { Why::quota(&short) }
+        let concerned = self.room.concerned(request);
+        if concerned.short.is_empty() { Why::turn(&concerned.ample) } else { Why::quota(&concerned.short) }
     }
 
-    /// Quotas that could never take the request.
-    fn impossible(&self, request: &Request) -> Vec<ExceededQuota> {
-        let over = |quota: &Quota| {
-            let mut share = quota.share(request);
-            share.retain(|name, amount| quota.hard.get(name).is_some_and(|hard| *amount > *hard));
-            (!share.is_empty()).then(|| shortage(quota, &quota.left(), share))
-        };
-        self.quotas.values().filter_map(over).collect()
-    }
-
-    fn left(&self) -> Left {
-        let left = self.quotas.values().map(|quota| {
-            let [there, on_their_way] = self.charges.missing_from(quota);
-            let used = if quota.has_scopes() { quota.used.clone() } else { self.live.at_least(&quota.used, &there) };
-            let mut left = quota.hard.clone();
-            for taken in [&used, &there, &on_their_way] {
-                amounts::take(&mut left, taken);
-            }
-            left
-        });
-        left.collect()
-    }
-
-    fn fits(&self, shares: &Left, left: &Left) -> bool {
-        self.quotas.values().zip(shares).zip(left).all(|((quota, share), left)| {
-            !quota.is_uncounted(share)
-                && share.iter().all(|(name, amount)| left.get(name).is_some_and(|left| left >= amount))
-        })
+    /// There is more room than when creates were refused.
+    fn hurry(&mut self, now: Timestamp) {
+        self.lines.values_mut().for_each(|line| line.backoff.freed(now));
     }
 
     fn holds(&self, rank: &Rank, settings: &GateSettings, now: Timestamp) -> bool {
@@ -446,7 +381,7 @@ impl Space {
     fn let_go(&mut self, rank: &Rank, now: Timestamp) {
         let Some(task) = self.tasks.get_mut(&rank.name) else { return };
         let request = Arc::clone(&task.request);
-        task.stage = Stage::Called { at: now, charge: self.charges.add(&request, &self.quotas) };
+        task.stage = Stage::Called { at: now, charge: self.room.keep(&request) };
         self.stop_waiting(&request, rank);
         if let Some(line) = self.lines.get_mut(&request.kind) {
             line.begin();
@@ -455,14 +390,13 @@ impl Space {
 
     /// Whoever was called and did not come loses the room. The answer is who that was: should its call have been lost, it
     /// would otherwise not ask again for minutes.
-    fn expire(&mut self, now: Timestamp) -> Vec<Arc<str>> {
-        self.charges.expire(&self.quotas, now);
-        self.live.expire(now);
+    fn expire(&mut self, settings: &GateSettings, now: Timestamp) -> Vec<Arc<str>> {
+        self.room.expire(settings.settle, now);
         let late = |task: &Task| matches!(task.stage, Stage::Called { at, .. } if later(at, COMES_WITHIN) <= now);
         let late: Vec<_> =
             self.tasks.values().filter(|task| late(task)).map(|task| Arc::clone(&task.rank.name)).collect();
         for name in &late {
-            self.leave(name);
+            self.leave(name, now);
         }
         self.drop_idle_lines();
         late
@@ -478,7 +412,7 @@ impl Space {
     fn give_back(&mut self, ticket: &Ticket) {
         if let Some(charge) = ticket.charge {
             self.end_try(&ticket.request.kind);
-            self.charges.remove(charge, &self.quotas);
+            self.room.give_back(charge);
         }
     }
 
@@ -510,28 +444,4 @@ impl Space {
     fn drop_idle_lines(&mut self) {
         self.lines.retain(|_, line| !line.is_idle());
     }
-}
-
-fn take_all(left: &mut Left, shares: &Left) {
-    for (left, share) in left.iter_mut().zip(shares) {
-        amounts::take(left, share);
-    }
-}
-
-/// A quota in the words of a refusal, with what is on its way counted as used.
-fn shortage(quota: &Quota, left: &Amounts, requested: Amounts) -> ExceededQuota {
-    let named = |amounts: &Amounts| -> Amounts {
-        amounts
-            .iter()
-            .filter(|(name, _)| requested.contains_key(*name))
-            .map(|(name, amount)| (name.clone(), amount.clone()))
-            .collect()
-    };
-    let limited = named(&quota.hard);
-    let mut used = limited.clone();
-    amounts::take(&mut used, left);
-    if quota.is_uncounted(&requested) {
-        used.clear();
-    }
-    ExceededQuota { name: quota.name.clone(), requested, used, limited }
 }

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod cluster;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use aileron_machinery::PendingReason;
@@ -54,8 +56,14 @@ fn exceeded() -> ApiError {
 
 impl World {
     fn new() -> Self {
+        // Most of what is shown here has nothing to do with how long room takes to settle.
+        Self::settling(Duration::ZERO)
+    }
+
+    fn settling(settle: Duration) -> Self {
         let woken = Listener::default();
-        Self { gate: Gate::new(GateSettings::default(), Box::new(woken.clone())), woken }
+        let settings = GateSettings { settle, ..GateSettings::default() };
+        Self { gate: Gate::new(settings, Box::new(woken.clone())), woken }
     }
 
     fn with_pods(hard: &str, used: &str) -> Self {

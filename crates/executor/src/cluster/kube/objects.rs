@@ -24,6 +24,11 @@ use crate::watch::pods::PodCache;
 const VISIBLE_WITHIN: Duration = Duration::from_secs(30);
 /// How often the removal of a finalizer is tried when others write at the same time.
 const FINALIZER_TRIES: usize = 5;
+/// How often a create is sent again because the server and the controller that counts wrote usage at the same time. It
+/// says nothing about how much is left, so nobody else needs to wait; a server that goes on like that is overloaded.
+const QUOTA_TRIES: u32 = 4;
+/// How much longer to wait before each such try: the server needs a moment to hear of the other write.
+const QUOTA_PAUSE: Duration = Duration::from_millis(40);
 
 type Place = (ResourceKind, String, String);
 
@@ -134,14 +139,24 @@ impl Objects for KubeObjects {
         let namespace = metadata.namespace.clone().unwrap_or_default();
         let name = metadata.name.clone().unwrap_or_default();
         let body = object.to_json().map_err(|error| unserialisable(&error))?.to_string().into_bytes();
-        let request =
-            requests(&kind, &namespace).create(&PostParams::default(), body).map_err(|error| unbuildable(&error))?;
-        let _turn = self.writer.turn().await?;
-        // Many may have waited for their turn, and the first of them was refused.
-        if !holds() {
-            return Ok(Sent::HeldBack);
-        }
-        let created = for_metadata(self.writer.client(), request).await?;
+        let requests = requests(&kind, &namespace);
+        let mut tries = 0;
+        let created = loop {
+            let request = requests.create(&PostParams::default(), body.clone()).map_err(|error| unbuildable(&error))?;
+            let turn = self.writer.turn().await?;
+            // Many may have waited for their turn, and the first of them was refused.
+            if !holds() {
+                return Ok(Sent::HeldBack);
+            }
+            match for_metadata(self.writer.client(), request).await {
+                Err(error) if error.is_conflict_of_quotas() && tries < QUOTA_TRIES => {
+                    drop(turn);
+                    tries += 1;
+                    tokio::time::sleep(QUOTA_PAUSE * tries).await;
+                }
+                other => break other?,
+            }
+        };
         let uid = created.uid.unwrap_or_default();
         self.own().insert((kind, namespace, name), OwnWrite { created: Some((uid, Instant::now())), deleted: None });
         Ok(Sent::Created(created.resource_version.and_then(|version| version.parse().ok())))

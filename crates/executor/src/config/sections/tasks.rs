@@ -52,6 +52,10 @@ pub struct LaunchGateConfig {
     /// How long room is kept at most; what takes it may never end.
     #[schemars(schema_with = "schema::duration")]
     pub hold_for: GoDuration,
+    /// Room that appears in a quota is used after it has been there so long, because the API server itself hears of it no
+    /// sooner than the executor does. Longer where several API servers take turns.
+    #[schemars(schema_with = "schema::duration")]
+    pub settle: GoDuration,
 }
 
 impl Default for BackoffConfig {
@@ -62,7 +66,12 @@ impl Default for BackoffConfig {
 
 impl Default for LaunchGateConfig {
     fn default() -> Self {
-        Self { local_admission: true, hold_after: GoDuration::from_secs(60), hold_for: GoDuration::from_secs(600) }
+        Self {
+            local_admission: true,
+            hold_after: GoDuration::from_secs(60),
+            hold_for: GoDuration::from_secs(600),
+            settle: GoDuration::from_nanos(150_000_000),
+        }
     }
 }
 
