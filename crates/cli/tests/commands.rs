@@ -88,6 +88,26 @@ fn check_tells_all_mistakes_at_once() {
 }
 
 #[test]
+fn rules_and_pools_are_checked_against_the_plugins() {
+    let directory = tempfile::tempdir().unwrap();
+    let check = |tasks: &str| {
+        std::fs::write(directory.path().join("config.yaml"), format!("tasks:\n  {tasks}\n")).unwrap();
+        aileron(directory.path(), &["config", "check"])
+    };
+    let unheld = check("pools: {licences: {quota: 1, task-types: [core-sleep]}}");
+    assert_eq!(unheld.code, Some(2), "{}", unheld.out);
+    let words = "tasks.pools.licences.task-types names \"core-sleep\", which plugin \"core-sleep\" serves";
+    assert!(unheld.err.contains(words), "{}", unheld.err);
+    let unknown = check("task-plugins: {enabled-plugins: [sprak]}");
+    assert_eq!(unknown.code, Some(2), "{}", unknown.out);
+    assert!(unknown.err.contains("did you mean \"spark\"?"), "{}", unknown.err);
+    let odd = check("pools: {licences: {quota: 1, task-types: [sparc]}}");
+    assert_eq!(odd.code, Some(0), "{}", odd.err);
+    assert!(odd.err.contains("did you mean \"spark\"?"), "{}", odd.err);
+    assert_eq!(check("pools: {licences: {quota: 1, task-types: [spark, matlab]}}").err, "");
+}
+
+#[test]
 fn an_unknown_key_on_the_command_line_gets_a_suggestion() {
     for arguments in [["run", "--executor.maxSystemFailure", "5"], ["config", "check", "--executor.maxSystemFailure=5"]]
     {

@@ -198,6 +198,7 @@ fn a_task_is_seen_from_all_sides() {
     ] {
         assert!(described.contains(part), "{part}:\n{described}");
     }
+    assert!(!described.contains("Plugin:"), "its own plugin took it:\n{described}");
     let described = user.json(&["describe", "hello", "-o", "json"]);
     assert_eq!(described["summary"]["phase"], "Succeeded");
     assert_eq!(described["objects"][0]["state"], "Succeeded");
@@ -232,6 +233,19 @@ fn a_failure_shows_its_attempts_and_its_error() {
     assert_eq!(user.good(&["logs", "fails"]), "going to fail\n");
     assert!(user.run(&["logs", "fails", "--attempt", "1"]).err.contains("the pod of attempt 1 of fails is gone"));
     assert_eq!(sandbox.end("INT"), Some(0));
+}
+
+#[test]
+fn who_took_a_task_of_an_unknown_type_is_told() {
+    let user = User::new();
+    let sandbox = user.start(&[]);
+    let odd = user.file("odd.yaml", &format!("{HELLO}type: unheard-of\n"));
+    user.good(&["submit", &odd, "--run", "odd", "--name", "odd"]);
+    user.until("odd", "Succeeded");
+    let told = user.good(&["describe", "odd"]);
+    let chosen = "Plugin:     plugin \"pod\" takes task type \"unheard-of\": no plugin serves the task type";
+    assert!(told.contains(chosen), "{told}");
+    assert_eq!(sandbox.end("TERM"), Some(0));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::action::{Action, TaskAction, TaskActionStatus};
@@ -37,6 +38,12 @@ impl ApiError {
     /// Something went wrong before there was an answer.
     pub fn unanswered(message: impl Into<String>) -> Self {
         Self { message: message.into(), ..Self::default() }
+    }
+
+    /// Something has the name, but it is not what is meant; who means another finds nothing.
+    pub fn somebody_elses(kind: &str, namespace: &str, name: &str) -> Self {
+        let message = format!("the {kind} [{namespace}/{name}] that is there belongs to something else");
+        Self { code: 404, reason: "NotFound".into(), message, retry_after: None }
     }
 
     /// The object is not there, or no longer; nor is one whose kind is not served.
@@ -94,6 +101,10 @@ impl ApiError {
         self.reason == "RequestEntityTooLarge" || self.code == 413
     }
 }
+
+/// Tells by its metadata whether an object found under a name is the one that is meant. Names are used again, so a name
+/// alone says nothing.
+pub type IsMeant<'a> = dyn Fn(&ObjectMeta) -> bool + Send + Sync + 'a;
 
 /// One look at an object.
 #[derive(Clone, Debug)]
@@ -156,16 +167,34 @@ pub trait Objects: Send + Sync {
     /// What the cache has under this name, whatever it is.
     fn cached(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>>;
 
-    /// Deletes an object.
-    async fn delete(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Result<(), ApiError>;
+    /// Deletes the object of this name if it is the one meant; any other counts as not found.
+    async fn delete(
+        &self,
+        kind: &ResourceKind,
+        namespace: &str,
+        name: &str,
+        is_meant: &IsMeant<'_>,
+    ) -> Result<(), ApiError>;
 
-    /// Applies a JSON merge patch to an object.
-    async fn patch(&self, kind: &ResourceKind, namespace: &str, name: &str, patch: Value) -> Result<(), ApiError>;
+    /// Applies a JSON merge patch to an object, on the same condition.
+    async fn patch(
+        &self,
+        kind: &ResourceKind,
+        namespace: &str,
+        name: &str,
+        patch: Value,
+        is_meant: &IsMeant<'_>,
+    ) -> Result<(), ApiError>;
 
-    /// Replaces an object.
-    async fn update(&self, kind: &ResourceKind, object: Box<dyn AnyResource>) -> Result<(), ApiError>;
+    /// Replaces an object, on the same condition.
+    async fn update(
+        &self,
+        kind: &ResourceKind,
+        object: Box<dyn AnyResource>,
+        is_meant: &IsMeant<'_>,
+    ) -> Result<(), ApiError>;
 
-    /// Takes one finalizer off an object and leaves all others.
+    /// Takes one finalizer off this very object and leaves all others.
     async fn remove_finalizer(&self, kind: &ResourceKind, object: &dyn AnyResource, name: &str)
     -> Result<(), ApiError>;
 

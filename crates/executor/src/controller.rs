@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aileron_machinery::PendingReason;
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Semaphore;
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use crate::action::TaskActionStatus;
+use crate::action::{Action, TaskActionStatus};
 use crate::cluster::kube::actions::KubeActions;
 use crate::reconcile::{Reconciler, Wake};
 use memory::{ActionKey, Memory};
@@ -27,6 +28,10 @@ const STEPS_IN_A_ROW: usize = 8;
 /// How long an action may go without a look although nothing was seen to change. Watches tell everything, so what this
 /// finds is counted, and the count should stay at zero.
 const SAFETY: Duration = Duration::from_secs(600);
+
+/// A task at the gate comes back by itself after a pause that a refusal brought, which is no longer than this unless
+/// somebody configures it so; what it asks for beyond that is a look in case it was not called.
+const LONGEST_GATE_PAUSE: Duration = Duration::from_secs(100);
 
 /// First pause after a round that failed, doubled with each further failure: an API server that hiccups is asked again
 /// soon, one that is down is not hammered.
@@ -89,6 +94,7 @@ impl Controller {
     async fn rounds(&self, key: &ActionKey) {
         let started = Instant::now();
         let safety = self.queue.is_safety(key);
+        let mut before = None;
         let mut next = Next::Again;
         for _ in 0..STEPS_IN_A_ROW {
             let Some(action) = self.memory.get(key) else {
@@ -102,13 +108,12 @@ impl Controller {
                 task_type = action.object.spec.task_type,
                 attempt = action.object.status.as_ref().map_or(1, TaskActionStatus::observed_attempt),
             );
+            let before = before.get_or_insert_with(|| Arc::clone(&action));
             let wake = self.reconciler.reconcile(&action).instrument(span.clone()).await;
             match wake {
                 Ok(Wake::Now) => continue,
                 Ok(wake) => {
-                    let found =
-                        safety && self.memory.get(key).is_none_or(|now| now.object.status != action.object.status);
-                    if found {
+                    if safety && found_something(before, self.memory.get(key).as_deref()) {
                         metrics::counter!("aileron_safety_finds_total").increment(1);
                         tracing::warn!(parent: &span, "a change was missed and found only by looking");
                     }
@@ -128,9 +133,7 @@ impl Controller {
     /// When to come back after a round that went well.
     async fn after(&self, key: &ActionKey, wake: Wake) -> Next {
         self.queue.succeeded(key);
-        if self.memory.get(key).is_none() {
-            return Next::Idle;
-        }
+        let Some(action) = self.memory.get(key) else { return Next::Idle };
         let wanted = match wake {
             Wake::Never => return Next::Idle,
             Wake::Now => return Next::Again,
@@ -144,6 +147,8 @@ impl Controller {
             Err(error) => return self.after_failure(key, &error),
         };
         match wanted.into_iter().chain(held).min() {
+            // Whoever waits at the gate is called, so a look that it asks for is only a guard.
+            Some(at) if waits_at_the_gate(&action) && at > Instant::now() + LONGEST_GATE_PAUSE => Next::Safety(at),
             Some(at) => Next::At(at),
             None => Next::Safety(Instant::now() + SAFETY),
         }
@@ -158,6 +163,19 @@ impl Controller {
     }
 }
 
+/// Whether a look that nothing seemed to call for found that something had changed. At the gate the words change as others
+/// come and go; what matters there is whether the action could have gone on.
+fn found_something(before: &Action, after: Option<&Action>) -> bool {
+    let Some(after) = after else { return true };
+    if waits_at_the_gate(before) { !waits_at_the_gate(after) } else { before.object.status != after.object.status }
+}
+
+fn waits_at_the_gate(action: &Action) -> bool {
+    let pending = action.object.status.as_ref().and_then(TaskActionStatus::pending);
+    let reason = pending.and_then(|pending| PendingReason::from_code(&pending.reason));
+    matches!(reason, Some(PendingReason::Quota | PendingReason::BackOff))
+}
+
 fn backoff(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     FIRST_BACKOFF.saturating_mul(1 << doublings).min(LONGEST_BACKOFF)
@@ -168,13 +186,4 @@ fn unsigned(duration: SignedDuration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_a_bound() {
-        assert_eq!(backoff(1), FIRST_BACKOFF);
-        assert_eq!(backoff(2), FIRST_BACKOFF * 2);
-        assert_eq!(backoff(100), LONGEST_BACKOFF);
-    }
-}
+mod tests;

@@ -222,7 +222,7 @@ impl Reaper {
         let bears_ours = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
         let released = if bears_ours { self.objects.remove_finalizer(kind, object, FINALIZER).await } else { Ok(()) };
         let deleted = match released {
-            Ok(()) => self.objects.delete(kind, namespace, name).await,
+            Ok(()) => self.objects.delete(kind, namespace, name, &|found| found.uid == metadata.uid).await,
             refused => refused,
         };
         match deleted {

@@ -112,13 +112,18 @@ impl CorePlugin for PluginManager {
         if let Some(tokens) = &self.tokens {
             tokens.pools.leave(&key);
         }
-        self.stop(request.task).await
+        self.stop(request.task, has_started(request)).await
     }
 
     async fn finalize(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
-        self.give_tokens_back(request.task).await;
-        self.release(request.task).await
+        // Tokens stay: another attempt may follow. They are given back when the action is no longer at work.
+        self.release(request.task, has_started(request)).await
     }
+}
+
+/// The attempt is known to have an object.
+fn has_started(request: &CoreRequest<'_>) -> bool {
+    state::read(request.state).is_ok_and(|state| state.phase == ManagerPhase::Started)
 }
 
 /// The action of a task.

@@ -63,7 +63,7 @@ impl Monitor {
     }
 
     fn plugin(&self, kind: &ResourceKind, metadata: &ObjectMeta) -> &'static str {
-        let action = actions_of(metadata).iter().find_map(|key| self.memory.get(key));
+        let action = actions_of(&self.memory, metadata).iter().find_map(|key| self.memory.get(key));
         if let Some((plugin, _)) = action.and_then(|action| self.registry.resolve(&action.object.spec).ok()) {
             return plugin.entry().id;
         }

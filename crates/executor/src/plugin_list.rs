@@ -4,6 +4,7 @@
 //! executor share it and cannot disagree.
 
 mod choice;
+mod pooled;
 mod rules;
 mod served;
 
@@ -99,6 +100,8 @@ impl PluginList {
             }
         }
         list.rules_for = rules.rules_for.iter().map(|rule| list.resolved(rule)).collect();
+        let slips = list.check_pools(&rules.pooled)?;
+        list.slips.extend(slips);
         for (task_type, index) in &list.by_type {
             list.plugins[*index].serves.push(task_type.clone());
         }

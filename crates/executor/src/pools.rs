@@ -173,15 +173,14 @@ impl Pools {
         }
         state.enqueue(name, claim);
         let mut taken: Vec<Account> = state.holders(name).cloned().collect();
-        let line = state.waiting.entry(name.to_owned()).or_default();
-        for older in line.iter().take_while(|other| other.key != claim.holder) {
+        for older in state.line(name).take_while(|other| other.key != claim.holder) {
             if room(&pool.limits, &taken, &older.account).is_ok() {
                 taken.push(older.account.clone());
             }
         }
         match room(&pool.limits, &taken, &claim.account) {
             Ok(()) => {
-                line.retain(|other| other.key != claim.holder);
+                state.dequeue(name, &claim.holder);
                 state.tokens.insert(place, Entry { account: claim.account.clone(), confirmed: false });
                 Answer::Take
             }
@@ -196,6 +195,7 @@ impl Pools {
     pub fn confirmed(&self, name: &str, claim: &Claim) {
         let mut state = self.lock();
         state.pauses.remove(name);
+        state.dequeue(name, &claim.holder);
         let entry = Entry { account: claim.account.clone(), confirmed: true };
         state.tokens.insert((name.to_owned(), claim.holder.clone()), entry);
     }
@@ -232,13 +232,13 @@ impl Pools {
     /// Who waits for a pool and would get a token now. The others need not even ask.
     pub fn next(&self, name: &str, now: Timestamp) -> Vec<ActionKey> {
         let state = self.lock();
-        let (Some(pool), Some(line)) = (self.pools.get(name), state.waiting.get(name)) else { return Vec::new() };
+        let Some(pool) = self.pools.get(name) else { return Vec::new() };
         if state.pauses.get(name).is_some_and(|pause| pause.until > now) {
             return Vec::new();
         }
         let mut taken: Vec<Account> = state.holders(name).cloned().collect();
         let mut next = Vec::new();
-        for waiter in line {
+        for waiter in state.line(name) {
             if room(&pool.limits, &taken, &waiter.account).is_ok() {
                 taken.push(waiter.account.clone());
                 next.push(waiter.key.clone());
@@ -279,6 +279,13 @@ impl State {
         self.tokens.iter().filter(move |((name, _), _)| name == pool).map(|(_, entry)| &entry.account)
     }
 
+    /// Who waits for a pool and has no token of it, oldest first. One that the watch shows with a token is among the
+    /// holders, and must not count twice.
+    fn line(&self, pool: &str) -> impl Iterator<Item = &Waiter> {
+        let holders: BTreeSet<_> = self.tokens.keys().filter(|(name, _)| name == pool).map(|(_, key)| key).collect();
+        self.waiting.get(pool).into_iter().flatten().filter(move |waiter| !holders.contains(&waiter.key))
+    }
+
     /// Puts a claim in its place in line, unless it is there.
     fn enqueue(&mut self, pool: &str, claim: &Claim) {
         let line = self.waiting.entry(pool.to_owned()).or_default();
@@ -289,6 +296,12 @@ impl State {
         let place = line.partition_point(|other| other.created <= claim.created);
         let (key, account) = (claim.holder.clone(), claim.account.clone());
         line.insert(place, Waiter { key, account, created: claim.created });
+    }
+
+    fn dequeue(&mut self, pool: &str, key: &ActionKey) {
+        if let Some(line) = self.waiting.get_mut(pool) {
+            line.retain(|other| other.key != *key);
+        }
     }
 
     fn give_up(&mut self, pool: &str, claim: &Claim) {

@@ -6,6 +6,7 @@
 
 mod abort;
 mod cache;
+mod chosen;
 mod conditions;
 mod drive;
 mod patience;
@@ -28,6 +29,7 @@ use crate::events::EventSink;
 use crate::registry::{Registry, Why};
 use crate::storage::BlobStore;
 
+pub use chosen::PLUGIN_CHOSEN;
 pub use record::status_changed;
 
 /// What an operator may set.

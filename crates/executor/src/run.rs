@@ -22,6 +22,7 @@ use crate::clock::SystemClock;
 use crate::cluster::Objects;
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::actions::KubeActions;
+use crate::cluster::kube::finalizer::Persistence;
 use crate::cluster::kube::objects::KubeObjects;
 use crate::config::Config;
 use crate::connect::{ConnectClient, ConnectOptions, ConnectSetupError};
@@ -113,7 +114,8 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     let templates = Arc::new(watch::templates::TemplateCache::new(&namespace));
     let others = Arc::new(watch::kinds::ObjectCache::default());
     let kube_objects =
-        Arc::new(KubeObjects::new(writer.clone(), Arc::clone(&pods), Arc::clone(&others), Arc::clone(&object_events)));
+        KubeObjects::new(writer.clone(), Arc::clone(&pods), Arc::clone(&others), Arc::clone(&object_events));
+    let kube_objects = Arc::new(kube_objects.with_persistence(Persistence::of(&config.plugins.k8s)));
     let objects: Arc<dyn Objects> = Arc::clone(&kube_objects) as _;
     let roster = ControllerRoster { memory: Arc::clone(&memory), queue: Arc::clone(&queue) };
     let gate = Arc::new(Gate::new(gate_settings(&config), Box::new(roster)));
@@ -168,6 +170,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         events: object_events,
         objects: kube_objects,
         queue: Arc::clone(&queue),
+        memory: Arc::clone(&memory),
     };
     let (memory_1, memory_2) = (Arc::clone(&memory), Arc::clone(&memory));
     let (queue_1, queue_2) = (Arc::clone(&queue), Arc::clone(&queue));
@@ -357,6 +360,7 @@ pub fn registry_rules(config: &Config) -> RegistryRules {
         default_for_task_types: rules.default_for_task_types.clone(),
         rules_for: rules.overrides.clone(),
         unknown_task_types: rules.unknown_task_types,
+        pooled: config.tasks.pools.iter().map(|(name, pool)| (name.clone(), pool.task_types.clone())).collect(),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod actions;
 pub mod ended;
 pub mod events;
 pub mod kinds;
+mod missed;
 pub mod pods;
 pub mod quotas;
 pub mod templates;
@@ -22,7 +23,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::memory::ActionKey;
+use crate::controller::memory::{ActionKey, Memory};
 use crate::controller::queue::Queue;
 use crate::serve::Readiness;
 
@@ -60,24 +61,29 @@ pub(crate) const PAGE: u32 = 500;
 
 /// The actions that an object may have been made for.
 ///
-/// A pod that an operator made belongs to the operator's object, but bears the labels of the run and the action, which the
-/// control plane names the TaskAction after. And where owner references are switched off, an object of ours is named
-/// after its action and attempt.
-pub(crate) fn actions_of(metadata: &ObjectMeta) -> Vec<ActionKey> {
+/// A pod that an operator made belongs to the operator's object, but bears the labels of the run and the action. Of an
+/// action that is not known, they are all there is to guess its name from. And where owner references are switched off,
+/// an object of ours is named after its action and attempt.
+pub(crate) fn actions_of(memory: &Memory, metadata: &ObjectMeta) -> Vec<ActionKey> {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     if let Some(owner) = owners.iter().find(|owner| owner.kind == "TaskAction") {
         return vec![ActionKey::new(namespace, &owner.name)];
     }
     let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key));
-    let labelled = label("run").zip(label("action")).map(|(run, action)| format!("{run}-{action}"));
+    let labels = label("run").zip(label("action"));
+    let known = labels.map(|(run, action)| memory.labelled(namespace, run, action)).unwrap_or_default();
+    if !known.is_empty() {
+        return known;
+    }
+    let labelled = labels.map(|(run, action)| format!("{run}-{action}"));
     let named = metadata.name.as_deref().and_then(|name| name.rsplit_once('-')).map(|(action, _)| action.to_owned());
     labelled.into_iter().chain(named).map(|name| ActionKey::new(namespace, &name)).collect()
 }
 
 /// Wakes the action that an object was made for. A name that nobody has is woken in vain, which costs nothing.
-pub(crate) fn wake_owner(queue: &Queue, metadata: &ObjectMeta) {
-    for key in actions_of(metadata) {
+pub(crate) fn wake_owner(queue: &Queue, memory: &Memory, metadata: &ObjectMeta) {
+    for key in actions_of(memory, metadata) {
         queue.wake(&key);
     }
 }
@@ -92,9 +98,14 @@ pub trait Sink<K>: Send {
     fn restarted(&mut self);
     /// An object is gone.
     fn gone(&mut self, object: K);
+    /// The watch was interrupted. False ends it, for what it would show can no longer be had.
+    fn goes_on(&mut self, _error: &watcher::Error) -> bool {
+        true
+    }
 }
 
-/// Follows a watch until cancelled. Interruptions are bridged by the stream itself, with growing pauses.
+/// Follows a watch until cancelled, or until its sink gives up. Interruptions are bridged by the stream itself, with
+/// growing pauses.
 pub(crate) async fn follow<K, S>(
     name: &'static str,
     stream: S,
@@ -124,6 +135,9 @@ pub(crate) async fn follow<K, S>(
             Some(Err(error)) => {
                 metrics::counter!("aileron_watch_errors_total", "watch" => name).increment(1);
                 tracing::warn!(watch = name, %error, "the watch was interrupted");
+                if !sink.goes_on(&error) {
+                    return;
+                }
             }
             None => return,
         }
@@ -137,10 +151,17 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::action::{TaskAction, TaskActionSpec};
 
     fn names(metadata: Value) -> Vec<String> {
         let metadata = serde_json::from_value(metadata).unwrap();
-        actions_of(&metadata).into_iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
+        let memory = Memory::default();
+        let mut root = TaskAction::new("r2-a0", TaskActionSpec::default());
+        root.metadata.namespace = Some("ns".into());
+        root.spec.run_name = "r2".into();
+        root.spec.action_name = "r2".into();
+        memory.observe(root);
+        actions_of(&memory, &metadata).into_iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
     }
 
     #[test]
@@ -153,5 +174,8 @@ mod tests {
             "ownerReferences": owner("SparkApplication")});
         assert_eq!(names(of_operator)[0], "ns/r1-a0");
         assert_eq!(names(json!({"name": "r1-a0-0", "namespace": "ns"})), ["ns/r1-a0"]);
+        let labels = json!({"run": "r2", "action": "r2"});
+        let of_root = json!({"name": "job-worker-0", "namespace": "ns", "labels": labels});
+        assert_eq!(names(of_root), ["ns/r2-a0"], "and nobody is woken in vain");
     }
 }

@@ -7,6 +7,7 @@ mod audit;
 mod binaries;
 mod certs;
 mod crd;
+mod front;
 mod journal;
 mod process;
 mod real;
@@ -30,6 +31,7 @@ use self::sandbox::Sandbox;
 
 pub use self::audit::AuditRecord;
 pub use self::crd::install_crd;
+pub use self::front::{Front, Passed, Refuse};
 
 /// Between two looks at a server that is starting; small against the two to three seconds a start takes.
 const POLL: Duration = Duration::from_millis(50);

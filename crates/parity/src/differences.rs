@@ -63,8 +63,9 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
     },
     OnPurpose {
         id: "no-foreign-objects",
-        reason: "An object that bears the name of an attempt but belongs to something else is never taken over; the \
-                 task says so and waits, where upstream would follow a stranger's pod.",
+        reason: "An object that bears the name of an attempt but belongs to something else is never taken over, followed \
+                 or deleted; the task says so and waits, where upstream would follow a stranger's pod, and delete it with \
+                 the action.",
         effect: Effect::Normalise(rules::part_at_foreign_object),
     },
     OnPurpose {
@@ -97,6 +98,12 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         reason: "While an action waits, a condition of type `Pending` tells for what, by a code that is the same for all \
                  plugins and by a sentence; upstream has only the phase, whose words differ from plugin to plugin.",
         effect: Effect::Normalise(rules::ignore_pending_condition),
+    },
+    OnPurpose {
+        id: "plugin-choice-told",
+        reason: "Where an action's plugin does not declare its task type, a condition of type `PluginChosen` tells which \
+                 plugin took it and why; upstream hands unknown types to the default plugin without a word.",
+        effect: Effect::Normalise(rules::ignore_plugin_condition),
     },
     OnPurpose {
         id: "missing-kind-waits",

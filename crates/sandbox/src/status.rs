@@ -6,6 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::kind::Kind;
 
+/// What the real server says where it has no other reason.
+const RETRY_AFTER: u32 = 1;
+
 /// A refusal. It becomes a `Status` in the words of kube-apiserver.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
@@ -18,6 +21,8 @@ pub struct ApiError {
     pub message: String,
     /// What it is about; absent for requests that concern no object.
     pub details: Option<Value>,
+    /// When to come back, in seconds, for codes that say so (429 and 503).
+    pub retry_after: u32,
 }
 
 /// One thing that is wrong with one field.
@@ -63,7 +68,7 @@ impl Cause {
 
 impl ApiError {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, retry_after: RETRY_AFTER }
     }
 
     fn about(mut self, kind: &Kind, name: &str) -> Self {
@@ -251,6 +256,12 @@ impl ApiError {
         Self::new(code, reason, message)
     }
 
+    /// The same, to be tried again after this many seconds.
+    #[must_use]
+    pub fn retry_after(self, seconds: u32) -> Self {
+        Self { retry_after: seconds, ..self }
+    }
+
     fn with_empty_details(mut self) -> Self {
         self.details = Some(json!({}));
         self
@@ -288,7 +299,7 @@ impl IntoResponse for ApiError {
         let mut response =
             (code, [(header::CONTENT_TYPE, "application/json")], self.to_value().to_string()).into_response();
         if matches!(self.code, 429 | 503) {
-            response.headers_mut().insert(header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+            response.headers_mut().insert(header::RETRY_AFTER, http::HeaderValue::from(self.retry_after));
         }
         response
     }
@@ -302,4 +313,17 @@ fn details(group: &str, kind: &str, name: &str) -> Value {
         }
     }
     Value::Object(details)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overload_says_when_to_come_back() {
+        let told = |error: ApiError| error.into_response().headers().get(header::RETRY_AFTER).cloned();
+        assert_eq!(told(ApiError::of_code(429, "busy")), Some(http::HeaderValue::from(1)));
+        assert_eq!(told(ApiError::of_code(503, "busy").retry_after(4)), Some(http::HeaderValue::from(4)));
+        assert_eq!(told(ApiError::of_code(500, "broken")), None);
+    }
 }

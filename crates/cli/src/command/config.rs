@@ -1,7 +1,9 @@
 //! `aileron config`.
 
 use aileron_executor::config::explain::{Selection, located};
-use aileron_executor::config::{self, Sources};
+use aileron_executor::config::{self, Config, Sources};
+use aileron_executor::plugin_list::PluginList;
+use aileron_executor::run::registry_rules;
 
 use crate::arguments::{ConfigCommand, Document};
 use crate::failure::{Failure, USAGE};
@@ -49,9 +51,21 @@ fn check(sources: &Sources) -> Result<(), Failure> {
             Err(Failure::Told(USAGE))
         }
         None => {
+            check_rules(sources)?;
             let names: Vec<_> = sources.files.iter().map(|file| file.name.as_str()).collect();
             let from = if names.is_empty() { "no files".to_owned() } else { names.join(", ") };
             output::print(&format!("the configuration can be used ({from})\n"))
         }
     }
+}
+
+/// Rules and pools are checked against the plugins, as at the start.
+fn check_rules(sources: &Sources) -> Result<(), Failure> {
+    let config = Config::load(sources).map_err(|errors| Failure::Usage(errors.to_string()))?;
+    let plugins = aileron_plugins::builtin(&(&config.plugins).into());
+    let list = PluginList::new(&plugins, &registry_rules(&config));
+    for slip in list.map_err(|error| Failure::Usage(error.to_string()))?.slips() {
+        output::warn(slip);
+    }
+    Ok(())
 }

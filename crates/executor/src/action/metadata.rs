@@ -11,7 +11,7 @@ use aileron_machinery::{Overrides, TaskExecutionId, TaskMetadata, TaskPaths};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::Action;
+use super::{Action, TaskActionSpec};
 
 /// Marks every object made for a task, and through templates every pod an operator makes; watches select by it.
 pub const MANAGED_LABEL: (&str, &str) = ("flyte.org/managed", "true");
@@ -109,6 +109,13 @@ pub fn task_metadata(action: &Action, settings: &MetadataSettings) -> Result<Tas
         overrides: template.map(|template| overrides(template)).unwrap_or_default(),
         platform_resources: ResourceRequirements::default(),
     })
+}
+
+/// The labels `run` and `action` of an action's objects, which [`task_metadata`] sets; none if it names no run or no
+/// action.
+pub fn run_and_action_labels(spec: &TaskActionSpec) -> Option<(String, String)> {
+    let labels = (to_label_value(&spec.run_name), to_label_value(&spec.action_name));
+    (!labels.0.is_empty() && !labels.1.is_empty()).then_some(labels)
 }
 
 /// Where the attempt's inputs are and its outputs go.

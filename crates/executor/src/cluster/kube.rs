@@ -1,6 +1,7 @@
 //! The real cluster: requests to the API server, decided from local caches.
 
 pub mod actions;
+pub mod finalizer;
 pub mod objects;
 pub mod requests;
 pub mod status_patch;

@@ -4,6 +4,8 @@
 //! and whatever the watch shows later counts only if it is newer. The status may be ahead of the API server by a step
 //! or two: an intermediate step is held here for a moment in case a newer one makes it superfluous.
 
+mod labelled;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -12,6 +14,7 @@ use aileron_machinery::PendingReason;
 use kube::api::ObjectMeta;
 
 use crate::action::{Action, TaskAction, TaskActionStatus, labels};
+use labelled::{LabelIndex, ObjectLabels};
 
 /// Names an action.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,6 +60,8 @@ struct Unwritten {
 struct Entry {
     version: u64,
     known: Known,
+    /// What its objects are labelled with, as the index has it.
+    labels: Option<Arc<ObjectLabels>>,
     /// What we are writing to the status at this moment, to know it again if the watch shows it before the answer comes.
     announced: Option<Box<TaskActionStatus>>,
 }
@@ -73,7 +78,13 @@ enum Known {
 /// All actions that have not ended.
 #[derive(Default)]
 pub struct Memory {
-    entries: Mutex<HashMap<ActionKey, Entry>>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: HashMap<ActionKey, Entry>,
+    labelled: LabelIndex,
 }
 
 impl Memory {
@@ -81,16 +92,24 @@ impl Memory {
     pub fn observe(&self, object: TaskAction) -> bool {
         let key = ActionKey::of(&object.metadata);
         let version = version(&object.metadata);
-        let mut entries = self.lock();
+        let mut inner = self.lock();
+        let Inner { entries, labelled } = &mut *inner;
         let Some(entry) = entries.get_mut(&key) else {
+            let labels = ObjectLabels::of(&object).map(Arc::new);
+            labelled.replace(&key, None, labels.as_ref());
             let known = Known::Live { action: Arc::new(Action::new(object, None)), held: None };
-            entries.insert(key, Entry { version, known, announced: None });
+            entries.insert(key, Entry { version, known, labels, announced: None });
             return true;
         };
         if version < entry.version || (version == entry.version && !entry.known.lacks(&object)) {
             return false;
         }
         let echo = entry.is_announced(&object);
+        if !entry.known.is_of_generation(&object.metadata) {
+            let labels = ObjectLabels::of(&object).map(Arc::new);
+            labelled.replace(&key, entry.labels.as_ref(), labels.as_ref());
+            entry.labels = labels;
+        }
         entry.version = version;
         entry.known = match std::mem::replace(&mut entry.known, Known::Ended) {
             Known::Live { action, held } if action.object.metadata.uid == object.metadata.uid => {
@@ -113,50 +132,55 @@ impl Memory {
     /// A write to the status is about to be sent. The watch may show it before the answer is here, and without this it
     /// would pass for news: a round that asked for a pause would be followed by the next one at once.
     pub fn announce_status(&self, key: &ActionKey, status: &TaskActionStatus) {
-        if let Some(entry) = self.lock().get_mut(key) {
+        if let Some(entry) = self.lock().entries.get_mut(key) {
             entry.announced = Some(Box::new(status.clone()));
         }
     }
 
     /// The action is gone.
     pub fn remove(&self, key: &ActionKey) {
-        self.lock().remove(key);
+        self.lock().forget(key);
     }
 
     /// The action left the watch of actions that have not ended: deleted, or labelled as ended. One that is here for its
     /// last round stays; the watch of ended actions brought it, and tells when it is gone.
     pub fn left(&self, key: &ActionKey) {
-        let mut entries = self.lock();
-        if entries.get(key).is_some_and(|entry| !entry.known.is_in_last_round()) {
-            entries.remove(key);
+        let mut inner = self.lock();
+        if inner.entries.get(key).is_some_and(|entry| !entry.known.is_in_last_round()) {
+            inner.forget(key);
         }
     }
 
     /// Keeps only these actions, and those in their last round, after the watch of actions that have not ended began
     /// anew with a full list; the answer is those that went.
     pub fn retain(&self, listed: &HashSet<ActionKey>) -> Vec<ActionKey> {
-        let mut gone = Vec::new();
-        self.lock().retain(|key, entry| {
-            let stays = listed.contains(key) || entry.known.is_in_last_round();
-            if !stays {
-                gone.push(key.clone());
-            }
-            stays
-        });
+        let mut inner = self.lock();
+        let stays = |key: &ActionKey, entry: &Entry| listed.contains(key) || entry.known.is_in_last_round();
+        let gone = inner.entries.iter().filter(|(key, entry)| !stays(key, entry));
+        let gone: Vec<_> = gone.map(|(key, _)| key.clone()).collect();
+        for key in &gone {
+            inner.forget(key);
+        }
         gone
     }
 
     /// The action as it is now, unless it has ended.
     pub fn get(&self, key: &ActionKey) -> Option<Arc<Action>> {
-        match &self.lock().get(key)?.known {
+        match &self.lock().entries.get(key)?.known {
             Known::Live { action, .. } => Some(Arc::clone(action)),
             Known::Ended => None,
         }
     }
 
+    /// The actions whose objects bear these labels.
+    pub fn labelled(&self, namespace: &str, run: &str, action: &str) -> Vec<ActionKey> {
+        self.lock().labelled.get(&ObjectLabels::new(namespace, run, action))
+    }
+
     /// Every action that has not ended.
     pub fn keys(&self) -> Vec<ActionKey> {
         self.lock()
+            .entries
             .iter()
             .filter(|(_, entry)| matches!(entry.known, Known::Live { .. }))
             .map(|(key, _)| key.clone())
@@ -166,7 +190,7 @@ impl Memory {
     /// How many actions are in each phase.
     pub fn count_by_phase(&self) -> HashMap<String, usize> {
         let mut counts = HashMap::new();
-        for entry in self.lock().values() {
+        for entry in self.lock().entries.values() {
             if let Known::Live { action, .. } = &entry.known {
                 let phase = action.object.status.as_ref().map(|status| status.plugin_phase.clone());
                 let phase = phase.filter(|phase| !phase.is_empty()).unwrap_or_else(|| "Unknown".into());
@@ -179,7 +203,7 @@ impl Memory {
     /// How many actions wait for what; every reason is there, also with none.
     pub fn count_by_pending(&self) -> BTreeMap<PendingReason, usize> {
         let mut counts: BTreeMap<_, _> = PendingReason::ALL.into_iter().map(|reason| (reason, 0)).collect();
-        for entry in self.lock().values() {
+        for entry in self.lock().entries.values() {
             if let Known::Live { action, .. } = &entry.known
                 && let Some(pending) = action.object.status.as_ref().and_then(TaskActionStatus::pending)
                 && let Some(count) = PendingReason::from_code(&pending.reason).and_then(|it| counts.get_mut(&it))
@@ -192,8 +216,8 @@ impl Memory {
 
     /// Enters a write of ours to the metadata, as the server answered it.
     pub fn wrote_metadata(&self, key: &ActionKey, metadata: &ObjectMeta) {
-        let mut entries = self.lock();
-        let Some((known_version, action, _)) = live(&mut entries, key, metadata) else { return };
+        let mut inner = self.lock();
+        let Some((known_version, action, _)) = live(&mut inner.entries, key, metadata) else { return };
         let written = version(metadata);
         if written > *known_version {
             *known_version = written;
@@ -204,11 +228,11 @@ impl Memory {
     /// Enters a write of ours to the status, as the server answered it. Whatever was held is superseded: steps of one
     /// action are decided one after the other.
     pub fn wrote_status(&self, key: &ActionKey, status: &TaskActionStatus, metadata: &ObjectMeta) {
-        let mut entries = self.lock();
-        if let Some(entry) = entries.get_mut(key) {
+        let mut inner = self.lock();
+        if let Some(entry) = inner.entries.get_mut(key) {
             entry.announced = None;
         }
-        let Some((known_version, action, held)) = live(&mut entries, key, metadata) else { return };
+        let Some((known_version, action, held)) = live(&mut inner.entries, key, metadata) else { return };
         let written = version(metadata);
         if written > *known_version {
             *known_version = written;
@@ -223,7 +247,7 @@ impl Memory {
 
     /// Enters a status that the server turned out to have already.
     pub fn has_status(&self, key: &ActionKey, status: &TaskActionStatus) {
-        if let Some(Entry { known: Known::Live { action, held }, .. }) = self.lock().get_mut(key)
+        if let Some(Entry { known: Known::Live { action, held }, .. }) = self.lock().entries.get_mut(key)
             && held.take().is_some()
         {
             Arc::make_mut(action).object.status = Some(status.clone());
@@ -232,8 +256,8 @@ impl Memory {
 
     /// Enters a status that is written later.
     pub fn hold_status(&self, key: &ActionKey, status: &TaskActionStatus, due: Instant) {
-        let mut entries = self.lock();
-        let Some(Entry { known: Known::Live { action, held }, .. }) = entries.get_mut(key) else { return };
+        let mut inner = self.lock();
+        let Some(Entry { known: Known::Live { action, held }, .. }) = inner.entries.get_mut(key) else { return };
         *held = Some(match held.take() {
             // What was promised for some moment is not put off by what changes meanwhile.
             Some(earlier) => Box::new(Unwritten { due: due.min(earlier.due), ..*earlier }),
@@ -245,7 +269,7 @@ impl Memory {
 
     /// The status that is still to be written, if there is one.
     pub fn held(&self, key: &ActionKey) -> Option<Held> {
-        match &self.lock().get(key)?.known {
+        match &self.lock().entries.get(key)?.known {
             Known::Live { action, held: Some(held) } => {
                 let Unwritten { written, since, due } = held.as_ref();
                 Some(Held { written: written.clone(), wanted: action.status(), since: *since, due: *due })
@@ -256,7 +280,7 @@ impl Memory {
 
     /// The status that the API server has, as far as is known.
     pub fn written_status(&self, key: &ActionKey) -> Option<TaskActionStatus> {
-        match &self.lock().get(key)?.known {
+        match &self.lock().entries.get(key)?.known {
             Known::Live { held: Some(held), .. } => Some(held.written.clone()),
             Known::Live { action, held: None } => Some(action.status()),
             Known::Ended => None,
@@ -265,15 +289,23 @@ impl Memory {
 
     /// The action has ended and is labelled so; nothing more is needed of it.
     pub fn ended(&self, key: &ActionKey, metadata: &ObjectMeta) {
-        if let Some(entry) = self.lock().get_mut(key) {
+        if let Some(entry) = self.lock().entries.get_mut(key) {
             entry.version = entry.version.max(version(metadata));
             entry.known = Known::Ended;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ActionKey, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing panics while the lock is held, and entries are replaced as wholes.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn forget(&mut self, key: &ActionKey) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.labelled.replace(key, entry.labels.as_ref(), None);
+        }
     }
 }
 
@@ -307,6 +339,13 @@ impl Known {
             }
             Self::Ended => object.metadata.deletion_timestamp.is_some(),
         }
+    }
+
+    /// The object is this action, and its specification is the one we know.
+    fn is_of_generation(&self, metadata: &ObjectMeta) -> bool {
+        let Self::Live { action, .. } = self else { return false };
+        let known = &action.object.metadata;
+        known.uid == metadata.uid && known.generation.is_some() && known.generation == metadata.generation
     }
 
     /// Ended and labelled, and back because it is being deleted.
@@ -484,6 +523,43 @@ mod tests {
         assert!(!memory.observe(object("8", "late")));
         assert!(memory.get(&key()).is_none());
         memory.remove(&key());
-        assert!(memory.lock().is_empty());
+        assert!(memory.lock().entries.is_empty());
+    }
+
+    #[test]
+    fn actions_are_found_by_the_labels_of_their_objects_as_long_as_they_are_known() {
+        let named = |name: &str, run: &str, action: &str| {
+            let mut object = object("5", "old");
+            object.metadata.name = Some(name.into());
+            object.spec.run_name = run.into();
+            object.spec.action_name = action.into();
+            object
+        };
+        let found = |memory: &Memory, run: &str, action: &str| {
+            let keys = memory.labelled("ns", run, action);
+            keys.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>()
+        };
+        let memory = Memory::default();
+        memory.observe(named("r-a0", "r", "r"));
+        let long = "x".repeat(70);
+        memory.observe(named("long-a", &long, "a b"));
+        memory.observe(named("long-b", &long, "a/b"));
+        assert_eq!(found(&memory, "r", "r"), ["r-a0"], "the root action is not named after its labels");
+        assert_eq!(found(&memory, &"x".repeat(63), "a-b"), ["long-a", "long-b"], "cut and replaced, and so alike");
+        assert_eq!(found(&memory, "r", "a0"), Vec::<String>::new());
+        assert!(memory.labelled("other", "r", "r").is_empty());
+
+        // A later action of the same name has labels of its own.
+        let mut later = named("r-a0", "s", "s");
+        later.metadata.uid = Some("v".into());
+        later.metadata.resource_version = Some("6".into());
+        memory.observe(later);
+        assert_eq!((found(&memory, "r", "r"), found(&memory, "s", "s")), (vec![], vec!["r-a0".to_owned()]));
+
+        memory.left(&ActionKey::new("ns", "r-a0"));
+        memory.remove(&ActionKey::new("ns", "long-a"));
+        assert_eq!(found(&memory, &"x".repeat(63), "a-b"), ["long-b"]);
+        memory.retain(&HashSet::new());
+        assert!(memory.lock().labelled.is_empty());
     }
 }

@@ -1,8 +1,8 @@
 //! The name and metadata of the object of an attempt, and whether an object found under that name is that one.
 
 use aileron_kubekit::names;
-use aileron_machinery::{AnyResource, PluginProperties, TaskContext};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use aileron_machinery::{AnyResource, PluginProperties, TaskContext, TaskMetadata};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::action::metadata::ATTEMPT_LABEL;
 
@@ -49,6 +49,8 @@ pub(super) enum Found {
     Ours,
     /// On its way out; the name will be free.
     Terminating,
+    /// It was there a moment ago, and the name is free again.
+    Gone,
     /// Somebody else's, or of another attempt.
     Foreign,
 }
@@ -67,18 +69,88 @@ pub(super) fn examine(task: &TaskContext, properties: &PluginProperties, found: 
 
 /// The object was made for this attempt.
 pub(super) fn is_of(task: &TaskContext, properties: &PluginProperties, found: &ObjectMeta) -> bool {
-    let metadata = &task.metadata;
-    let label = |meta: Option<&std::collections::BTreeMap<String, String>>| {
-        meta.and_then(|labels| labels.get(ATTEMPT_LABEL)).cloned()
-    };
-    let same_attempt = label(found.labels.as_ref()) == label(Some(&metadata.labels));
+    Claim::of(task, properties, false).covers(found)
+}
+
+/// Which objects of its name an attempt may read, stop and let go of.
+#[derive(Clone, Copy)]
+pub(super) struct Claim<'a> {
+    task: &'a TaskContext,
+    unowned: bool,
+}
+
+impl<'a> Claim<'a> {
+    /// The claim of an attempt. One that was `started` has an object, and keeps it when the executor is configured anew
+    /// to make objects with owners; one that was not must not take a stranger without owner for its own.
+    pub(super) fn of(task: &'a TaskContext, properties: &PluginProperties, started: bool) -> Self {
+        let unowned = properties.disable_owner_references || task.platform.k8s.disable_inject_owner_references;
+        Self { task, unowned: unowned || started }
+    }
+
+    /// The object is the attempt's.
+    pub(super) fn covers(&self, found: &ObjectMeta) -> bool {
+        bears_identity(&self.task.metadata, self.unowned, found)
+    }
+}
+
+/// The object bears the attempt's marks: its label, and its owner or, where objects may be `unowned`, the labels of its
+/// action. Others may own such an object too: operators and queues enter themselves.
+fn bears_identity(attempt: &TaskMetadata, unowned: bool, found: &ObjectMeta) -> bool {
+    let same = |key: &str| found.labels.as_ref().and_then(|labels| labels.get(key)) == attempt.labels.get(key);
     let owners = found.owner_references.as_deref().unwrap_or_default();
-    let unowned = properties.disable_owner_references || task.platform.k8s.disable_inject_owner_references;
-    let owned = if owners.is_empty() && unowned {
-        let own = |key: &str| found.labels.as_ref().and_then(|labels| labels.get(key)) == metadata.labels.get(key);
-        own("run") && own("action")
-    } else {
-        owners.iter().any(|owner| owner.uid == metadata.owner.uid)
-    };
-    owned && same_attempt
+    let is_action =
+        |owner: &OwnerReference| (&owner.api_version, &owner.kind) == (&attempt.owner.api_version, &attempt.owner.kind);
+    let owned = owners.iter().any(|owner| owner.uid == attempt.owner.uid)
+        || (unowned && !owners.iter().any(is_action) && same("run") && same("action"));
+    owned && same(ATTEMPT_LABEL)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn attempt() -> TaskMetadata {
+        let labels = [("run", "r"), ("action", "a"), ("attempt", "2")].map(|(key, value)| (key.into(), value.into()));
+        TaskMetadata { labels: labels.into(), owner: owner("TaskAction", "ours"), ..TaskMetadata::default() }
+    }
+
+    fn owner(kind: &str, uid: &str) -> OwnerReference {
+        serde_json::from_value(json!({"apiVersion": "flyte.org/v1", "kind": kind, "name": "a", "uid": uid})).unwrap()
+    }
+
+    fn is_it(unowned: bool, owners: &[(&str, &str)], labels: Value) -> bool {
+        let found = ObjectMeta {
+            owner_references: Some(owners.iter().map(|(kind, uid)| owner(kind, uid)).collect()),
+            labels: serde_json::from_value(labels).unwrap(),
+            ..ObjectMeta::default()
+        };
+        bears_identity(&attempt(), unowned, &found)
+    }
+
+    #[test]
+    fn an_object_is_of_the_attempt_whose_owner_and_label_it_bears() {
+        let labels = || json!({"attempt": "2"});
+        assert!(is_it(false, &[("TaskAction", "ours")], labels()));
+        assert!(is_it(false, &[("Queue", "q"), ("TaskAction", "ours")], labels()));
+        assert!(is_it(true, &[("TaskAction", "ours")], labels()), "from before owners were switched off");
+        for unowned in [false, true] {
+            assert!(!is_it(unowned, &[("TaskAction", "ours")], json!({"attempt": "1"})), "another attempt");
+            assert!(!is_it(unowned, &[("TaskAction", "ours")], Value::Null), "no attempt");
+            assert!(!is_it(unowned, &[("TaskAction", "other")], labels()), "another action");
+            assert!(!is_it(unowned, &[], labels()), "nobody's");
+        }
+    }
+
+    #[test]
+    fn without_owners_the_labels_of_the_action_tell() {
+        let labels = || json!({"run": "r", "action": "a", "attempt": "2"});
+        assert!(is_it(true, &[], labels()));
+        assert!(is_it(true, &[("Queue", "q")], labels()), "somebody entered itself");
+        assert!(!is_it(false, &[], labels()), "an object of ours would have an owner");
+        assert!(!is_it(true, &[("TaskAction", "other")], labels()), "an earlier action of the same name");
+        assert!(!is_it(true, &[], json!({"run": "r", "action": "b", "attempt": "2"})));
+    }
 }

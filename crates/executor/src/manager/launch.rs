@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use aileron_machinery::{
-    AnyResource, ExecutionError, Phase, PhaseInfo, PluginError, TaskContext, TaskInfo, TaskMetadata,
+    AnyResource, ExecutionError, Pending, PendingReason, Phase, PhaseInfo, PluginError, TaskContext, TaskInfo,
+    TaskMetadata,
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::identity::{FINALIZER, Found, complete, examine, is_of, object_name};
+use super::identity::{Claim, FINALIZER, Found, complete, examine, is_of, object_name};
 use super::state::prior;
+use super::waiting::waiting;
 use super::{PluginManager, action_key};
 use crate::action::metadata::ATTEMPT_LABEL;
 use crate::cluster::{ApiError, Sent};
@@ -72,13 +75,19 @@ impl PluginManager {
             Err(error) if error.is_already_exists() => {
                 let found = match self.objects.look(self.plugin.as_ref(), namespace, &name).await {
                     Ok(object) => examine(task, &self.plugin.properties(), object.metadata()),
-                    // Gone meanwhile: the next look at it will tell, as it would for any object that goes away.
-                    Err(error) if error.is_not_found() => Found::Ours,
+                    Err(error) if error.is_not_found() => Found::Gone,
                     Err(error) => return Err(failed_to_create(error)),
                 };
-                // Objects of others are not watched, so nobody tells when one is gone.
-                let look_at = (found == Found::Terminating).then(|| later(now, LOOK_AGAIN));
-                return Ok((self.meet(task, before, &name, found)?, look_at));
+                let phase = self.meet(task, before, &name, found)?;
+                let look_at = match found {
+                    // Objects of others are not watched, so nobody tells when one is gone.
+                    Found::Terminating => Some(later(now, LOOK_AGAIN)),
+                    // At once, but a server that goes on like that is not kept busy.
+                    Found::Gone if prior(before).reason == phase.reason() => Some(later(now, LOOK_AGAIN)),
+                    Found::Gone => Some(now),
+                    Found::Ours | Found::Foreign => None,
+                };
+                return Ok((phase, look_at));
             }
             Err(error) => match pass.refused(&error, now) {
                 Refused::Wait(waiting) => return Ok(wait(task, before, waiting)),
@@ -96,7 +105,9 @@ impl PluginManager {
         let namespace = &task.metadata.namespace;
         let Some(mut found) = self.objects.cached(self.plugin.as_ref(), namespace, &name) else { return };
         if examine(&previous, &self.plugin.properties(), found.metadata()) == Found::Ours {
-            if let Err(error) = self.objects.delete(&self.plugin.kind(), namespace, &name).await {
+            let claim = Claim::of(&previous, &self.plugin.properties(), false);
+            let is_meant = |found: &ObjectMeta| claim.covers(found);
+            if let Err(error) = self.objects.delete(&self.plugin.kind(), namespace, &name, &is_meant).await {
                 tracing::warn!(%error, name, "failed to delete the object of the attempt before");
             }
             let Some(deleted) = self.objects.cached(self.plugin.as_ref(), namespace, &name) else { return };
@@ -128,12 +139,14 @@ impl PluginManager {
     ) -> Result<PhaseInfo, PluginError> {
         let kind = self.plugin.kind().kind;
         let namespace = &task.metadata.namespace;
+        let waiting = |sentence: String| waiting(task, before, Pending::new(PendingReason::Terminating, sentence));
         match found {
             Found::Ours => Ok(submitted(task)),
             Found::Terminating => {
-                let reason = format!("waiting for the terminating {kind} [{namespace}/{name}] to go away");
-                Ok(PhaseInfo::waiting_for_resources(PhaseInfo::FIRST_VERSION, reason, TaskInfo::at(task.now))
-                    .newer_than(&prior(before)))
+                Ok(waiting(format!("waiting for the terminating {kind} [{namespace}/{name}] to go away")))
+            }
+            Found::Gone => {
+                Ok(waiting(format!("waiting for the terminating {kind} [{namespace}/{name}], which just went")))
             }
             Found::Foreign => Err(PluginError::new(
                 "ForeignObject",

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use prost::Message;
 
 use super::PluginManager;
-use super::identity::object_name;
+use super::identity::{Claim, object_name};
 use super::state::{prior, with_phase};
 use crate::cluster::{ApiError, Observed};
 use crate::gob::{ManagerPhase, PluginState};
@@ -29,9 +29,10 @@ impl PluginManager {
         if self.objects.lacks(&self.plugin.kind()) {
             return Ok(Some(self.without_kind(task, before)));
         }
-        let name = object_name(task, &self.plugin.properties());
+        let properties = self.plugin.properties();
+        let name = object_name(task, &properties);
         let namespace = task.metadata.namespace.as_str();
-        let missing = match self.objects.observe(self.plugin.as_ref(), namespace, &name).await {
+        let missing = match self.observe_own(&Claim::of(task, &properties, true), namespace, &name).await {
             Ok(Observed::NotYetVisible) => return Ok(None),
             Ok(Observed::Present(object)) => {
                 let (phase, due) = self.read(task, before, object.as_ref()).await?;
@@ -48,6 +49,32 @@ impl PluginManager {
         }
         let phase = lost(task, &name, &missing);
         Ok(Some(Seen { state: with_phase(before, &phase), phase, due: None }))
+    }
+
+    /// Looks at an object. One that is not the attempt's counts as none.
+    ///
+    /// # Differs from upstream
+    ///
+    /// Upstream reads the phase of a task from any object of the right name.
+    pub(super) async fn observe_own(
+        &self,
+        claim: &Claim<'_>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Observed, ApiError> {
+        let plugin = self.plugin.as_ref();
+        let observed = self.objects.observe(plugin, namespace, name).await?;
+        let Observed::Present(object) = &observed else { return Ok(observed) };
+        if claim.covers(object.metadata()) {
+            return Ok(observed);
+        }
+        // The cache may be behind, and an object that counts as lost costs the platform a failure.
+        match self.objects.look(plugin, namespace, name).await {
+            Ok(object) if claim.covers(object.metadata()) => Ok(Observed::Present(object)),
+            Ok(_) => Ok(Observed::Absent(ApiError::somebody_elses(&plugin.kind().kind, namespace, name))),
+            Err(error) if error.is_not_found() => Ok(Observed::Absent(error)),
+            Err(error) => Err(error),
+        }
     }
 
     /// With its kind the object went, too; it is made anew when the kind is back.

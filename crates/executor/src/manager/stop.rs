@@ -1,15 +1,21 @@
 //! Ending an attempt: stopping its object, and letting go of it.
 
 use aileron_machinery::{AbortBehavior, AnyResource, PluginError, TaskContext};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::PluginManager;
-use super::identity::{FINALIZER, complete, object_name};
-use crate::cluster::ApiError;
+use super::identity::{Claim, FINALIZER, complete, object_name};
+use crate::cluster::{ApiError, Observed};
 
 impl PluginManager {
     /// Stops the attempt's object in the way its plugin wants. An object that is not there is stopped.
-    pub(super) async fn stop(&self, task: &TaskContext) -> Result<(), PluginError> {
+    ///
+    /// # Differs from upstream
+    ///
+    /// An object of that name which is not the attempt's is left alone; upstream deletes by name.
+    pub(super) async fn stop(&self, task: &TaskContext, started: bool) -> Result<(), PluginError> {
         let properties = self.plugin.properties();
+        let claim = Claim::of(task, &properties, started);
         let mut identity = self.plugin.identity()?;
         complete(task, &properties, identity.as_mut());
         let name = object_name(task, &properties);
@@ -22,15 +28,21 @@ impl PluginManager {
                 meta.and_then(|meta| meta.name.clone()).unwrap_or_else(|| name.clone()),
             )
         };
+        // Another object that the plugin names is the plugin's affair.
+        let is_meant = |target: &str| {
+            let by_claim = target == name;
+            move |found: &ObjectMeta| !by_claim || claim.covers(found)
+        };
         let result = match self.plugin.on_abort(task, identity.as_ref())? {
             AbortBehavior::Delete { instead } => {
                 let (namespace, name) = place(&instead);
-                self.objects.delete(&kind, &namespace, &name).await
+                self.objects.delete(&kind, &namespace, &name, &is_meant(&name)).await
             }
             AbortBehavior::Patch { patch, instead, delete_on_error } => {
                 let (namespace, name) = place(&instead);
-                match self.objects.patch(&kind, &namespace, &name, patch).await {
-                    Err(_) if delete_on_error => self.objects.delete(&kind, &namespace, &name).await,
+                let is_meant = is_meant(&name);
+                match self.objects.patch(&kind, &namespace, &name, patch, &is_meant).await {
+                    Err(_) if delete_on_error => self.objects.delete(&kind, &namespace, &name, &is_meant).await,
                     result => result,
                 }
             }
@@ -39,8 +51,9 @@ impl PluginManager {
                     let meta = object.metadata();
                     (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
                 };
-                match self.objects.update(&kind, object).await {
-                    Err(_) if delete_on_error => self.objects.delete(&kind, &namespace, &name).await,
+                let is_meant = is_meant(&name);
+                match self.objects.update(&kind, object, &is_meant).await {
+                    Err(_) if delete_on_error => self.objects.delete(&kind, &namespace, &name, &is_meant).await,
                     result => result,
                 }
             }
@@ -52,14 +65,16 @@ impl PluginManager {
     ///
     /// # Differs from upstream
     ///
-    /// Only our own finalizer is removed, by patch; upstream empties the whole list with an update.
-    pub(super) async fn release(&self, task: &TaskContext) -> Result<(), PluginError> {
+    /// Only our own finalizer is removed, by patch, and only from the attempt's own object; upstream empties the whole
+    /// list with an update, of whatever has the name.
+    pub(super) async fn release(&self, task: &TaskContext, started: bool) -> Result<(), PluginError> {
         let properties = self.plugin.properties();
+        let claim = Claim::of(task, &properties, started);
         let name = object_name(task, &properties);
         let kind = self.plugin.kind();
         let namespace = task.metadata.namespace.as_str();
-        let object = match self.objects.observe(self.plugin.as_ref(), namespace, &name).await {
-            Ok(crate::cluster::Observed::Present(object)) => object,
+        let object = match self.observe_own(&claim, namespace, &name).await {
+            Ok(Observed::Present(object)) => object,
             Ok(_) => return Ok(()),
             Err(error) => return unless_missing(Err(error)),
         };
@@ -71,7 +86,7 @@ impl PluginManager {
             }
         }
         if task.platform.k8s.delete_resource_on_finalize && !properties.disable_delete_on_finalize {
-            return unless_missing(self.objects.delete(&kind, namespace, &name).await);
+            return unless_missing(self.objects.delete(&kind, namespace, &name, &|found| claim.covers(found)).await);
         }
         Ok(())
     }

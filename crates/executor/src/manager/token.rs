@@ -7,7 +7,6 @@ use super::waiting::waiting;
 use super::{PluginManager, action_key};
 use crate::gob::PluginState;
 use crate::pools::Claim;
-use crate::pools::desk::TokenDesk;
 
 /// Code of a task that wants a token of a pool that is not configured.
 const UNKNOWN_POOL: &str = "UnknownPool";
@@ -19,14 +18,14 @@ impl PluginManager {
         task: &TaskContext,
         before: &PluginState,
     ) -> Result<Option<Launched>, PluginError> {
-        let Some(desk) = &self.tokens else { return Ok(None) };
+        let Some(desk) = &self.tokens else {
+            return Ok(self.plugin.token(task).map(|request| (unknown_pool(task, &request.pool), None)));
+        };
         let claim = Claim::of(task, desk.roster.created(&action_key(task)).unwrap_or(task.now));
         for request in desk.pools.needed(self.plugin.as_ref(), task) {
             let name = request.pool.as_str();
             let Some(pool) = desk.pools.pool(name) else {
-                let message = format!("the task needs a token of pool {name:?}, which tasks.pools does not have");
-                let error = ExecutionError::user(UNKNOWN_POOL, message);
-                return Ok(Some((PhaseInfo::permanent_failure(error, TaskInfo::at(task.now)), None)));
+                return Ok(Some((unknown_pool(task, name), None)));
             };
             let wait = desk.take(name, pool, &claim).await.map_err(|error| {
                 PluginError::caused_by(error.reason.clone(), format!("failed to take a token of pool {name}"), error)
@@ -37,15 +36,10 @@ impl PluginManager {
         }
         Ok(None)
     }
+}
 
-    /// Gives back what the action holds, when it goes. Should that fail, its tokens go with it a little later.
-    pub(super) async fn give_tokens_back(&self, task: &TaskContext) {
-        let Some(TokenDesk { pools, store, .. }) = &self.tokens else { return };
-        let key = action_key(task);
-        for (pool, holder) in pools.holders().into_iter().filter(|(_, holder)| *holder == key) {
-            if let Err(error) = store.delete(&pool, &holder).await {
-                tracing::warn!(pool, %error, "a token could not be given back; it goes with the action");
-            }
-        }
-    }
+/// The end of a task that wants a token which nobody will ever have.
+fn unknown_pool(task: &TaskContext, name: &str) -> PhaseInfo {
+    let message = format!("the task needs a token of pool {name:?}, which tasks.pools does not have");
+    PhaseInfo::permanent_failure(ExecutionError::user(UNKNOWN_POOL, message), TaskInfo::at(task.now))
 }

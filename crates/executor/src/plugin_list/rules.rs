@@ -19,6 +19,8 @@ pub struct RegistryRules {
     pub rules_for: Vec<RuleFor>,
     /// What becomes of task types that no plugin serves.
     pub unknown_task_types: UnknownTaskTypes,
+    /// Pool → task types whose tasks need a token of it, from `tasks.pools`.
+    pub pooled: BTreeMap<String, Vec<String>>,
 }
 
 /// The plugins of one project or domain.
@@ -125,7 +127,7 @@ fn unknown_plugin(plugins: &[PluginDescription], name: &str) -> Option<String> {
 }
 
 /// A task type that no plugin declares, but almost. Any other is somebody's own.
-fn unusual_type(plugins: &[PluginDescription], task_type: &str) -> Option<String> {
+pub(super) fn unusual_type(plugins: &[PluginDescription], task_type: &str) -> Option<String> {
     let declared = || plugins.iter().flat_map(|plugin| &plugin.entry.task_types).map(String::as_str);
     if declared().any(|known| known == task_type) {
         return None;

@@ -117,3 +117,33 @@ fn a_server_that_does_not_answer_is_left_in_peace_by_all() {
     pools.confirmed(POOL, &later);
     assert_eq!(ask(&pools, "b", "p"), Answer::Take);
 }
+
+/// A holder that stayed in line would cost a token for as long as it lives.
+#[test]
+fn who_holds_a_token_is_not_counted_among_those_who_wait() {
+    let busy = ApiError { code: 503, reason: "ServiceUnavailable".into(), ..ApiError::default() };
+    let account = || Account { project: "p".into(), domain: "d".into() };
+    for after_a_failure in [false, true] {
+        let pools = pools(2, 0);
+        let mut holder = claim("holder", "p", 0);
+        assert_eq!(ask_as(&pools, &holder), Answer::Take);
+        if after_a_failure {
+            // The token was made, but nobody could say whether it counts, nor give it back.
+            let wait = pools.failed(POOL, &holder, &busy, at(100));
+            pools.seen(POOL, ActionKey::new("ns", "holder"), account());
+            assert!(matches!(ask_as(&pools, &holder), Answer::Wait(_)), "everybody pauses");
+            holder.now = wait.until.unwrap();
+        } else {
+            pools.missed(POOL, &holder);
+            pools.seen(POOL, ActionKey::new("ns", "holder"), account());
+        }
+        assert_eq!(pools.next(POOL, holder.now), [], "it has its token, and nobody else waits");
+        assert_eq!(ask_as(&pools, &holder), Answer::Take);
+        let other = Claim { now: holder.now, ..claim("other", "p", 1) };
+        assert_eq!(ask_as(&pools, &other), Answer::Take, "one of two tokens is free while the server is asked");
+        pools.gone(POOL, &other.holder);
+        pools.confirmed(POOL, &holder);
+        assert_eq!((pools.waiting(POOL), pools.counts()[POOL]), (Vec::new(), (1, 0)));
+        assert_eq!(ask_as(&pools, &other), Answer::Take, "one of two tokens is free");
+    }
+}

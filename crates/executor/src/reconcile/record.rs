@@ -41,7 +41,7 @@ pub fn status_changed(before: &TaskActionStatus, after: &TaskActionStatus) -> bo
 impl Reconciler {
     /// Puts a phase into a status: conditions, history, summary, phase, attempt, cache.
     pub(super) fn show(&self, action: &Action, status: &mut TaskActionStatus, phase: &PhaseInfo, now: Timestamp) {
-        status.show_phase(phase, now);
+        self.show_phase(action, status, phase, now);
         status.state_json = state_json(action, phase, now);
         status.plugin_phase = phase.phase().as_str().into();
         status.plugin_phase_version = phase.version();

@@ -103,7 +103,7 @@ impl Reconciler {
     ) -> Result<Wake, ReconcileError> {
         let now = self.clock.now();
         let phase = PhaseInfo::permanent_failure(error, TaskInfo::at(now));
-        status.show_phase(&phase, now);
+        self.show_phase(action, &mut status, &phase, now);
         status.plugin_phase = phase.phase().as_str().into();
         status.plugin_phase_version = phase.version();
         self.record(action, &status, &phase).await?;

@@ -3,7 +3,7 @@
 //! The server is asked for events about one kind at a time, so that everything else that happens in the cluster never
 //! reaches us.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,21 @@ impl EventCache {
         self.lock().remove(&about(kind, namespace, name));
     }
 
+    /// Forgets what was recorded about objects of a kind.
+    pub(super) fn forget_kind(&self, kind: &str) {
+        self.lock().retain(|about, _| about.0 != kind);
+    }
+
+    /// Keeps of the events about objects of a kind only these.
+    fn retain(&self, kind: &str, listed: &HashMap<About, HashSet<String>>) {
+        self.lock().retain(|about, events| {
+            if about.0 == kind {
+                events.retain(|id, _| listed.get(about).is_some_and(|ids| ids.contains(id)));
+            }
+            !events.is_empty()
+        });
+    }
+
     fn remove(&self, about: &About, id: &str) {
         let mut by_object = self.lock();
         if let Some(events) = by_object.get_mut(about) {
@@ -71,7 +86,7 @@ impl EventCache {
         }
     }
 
-    fn insert(&self, about: About, id: String, event: ObjectEvent) -> bool {
+    pub(super) fn insert(&self, about: About, id: String, event: ObjectEvent) -> bool {
         let mut by_object = self.lock();
         let events = by_object.entry(about).or_default();
         // An update repeats what was said before.
@@ -142,12 +157,14 @@ pub(super) async fn follow_kind(
 ) {
     let api: Api<Event> = Api::all(client);
     let config = watcher::Config::default().fields(&format!("regarding.kind={}", kind.kind)).page_size(PAGE);
-    follow(name, watcher(api, config), Events { kind, feed }, synced, cancel).await;
+    let sink = Events { kind, feed, listed: HashMap::new() };
+    follow(name, watcher(api, config), sink, synced, cancel).await;
 }
 
 struct Events {
     kind: ResourceKind,
     feed: EventFeed,
+    listed: HashMap<About, HashSet<String>>,
 }
 
 impl Events {
@@ -160,7 +177,7 @@ impl Events {
         // Most objects are named after their action and attempt, so the action is known before the object is seen.
         let named = || name.rsplit_once('-').map(|(action, _)| ActionKey::new(namespace, action));
         match seen {
-            Some(object) => actions_of(object.metadata()).into_iter().next(),
+            Some(object) => actions_of(&self.feed.memory, object.metadata()).into_iter().next(),
             None => named().filter(|key| self.feed.memory.get(key).is_some()),
         }
     }
@@ -178,15 +195,23 @@ impl Sink<Event> for Events {
             recorded_at: now,
         };
         let id = event.metadata.name.unwrap_or_default();
-        let is_new = self.feed.events.insert((self.kind.kind.to_string(), namespace, name), id, recorded);
+        let about = (self.kind.kind.to_string(), namespace, name);
+        if listed {
+            self.listed.entry(about.clone()).or_default().insert(id.clone());
+        }
+        let is_new = self.feed.events.insert(about, id, recorded);
         if is_new && !listed && event.type_.as_deref() == Some("Warning") {
             self.feed.queue.wake_at(&action, Instant::now() + WARNING_DELAY);
         }
     }
 
-    fn restarted(&mut self) {}
+    fn restarted(&mut self) {
+        self.listed.clear();
+    }
 
-    fn listed(&mut self) {}
+    fn listed(&mut self) {
+        self.feed.events.retain(&self.kind.kind, &std::mem::take(&mut self.listed));
+    }
 
     fn gone(&mut self, event: Event) {
         let Some(regarding) = event.regarding else { return };
@@ -242,30 +267,61 @@ mod tests {
             memory: memory.into(),
             queue: Arc::default(),
         };
-        Events { kind, feed }
+        Events { kind, feed, listed: HashMap::new() }
+    }
+
+    fn ray() -> ResourceKind {
+        ResourceKind { group: "ray.io".into(), version: "v1".into(), kind: "RayJob".into(), plural: "rayjobs".into() }
+    }
+
+    /// An event about an object of the action `r-a0`, or of nobody.
+    fn said(name: &str, number: usize) -> Event {
+        serde_json::from_value(serde_json::json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "eventTime": null, "note": "said",
+            "metadata": {"name": format!("{name}.{number}"), "namespace": "ns"},
+            "regarding": {"kind": "RayJob", "namespace": "ns", "name": name}}))
+        .expect("an event")
+    }
+
+    #[test]
+    fn what_was_deleted_while_nobody_watched_is_forgotten() {
+        let mut sink = sink(ray());
+        for number in 0..3 {
+            sink.seen(said("r-a0-0", number), false);
+        }
+        // About an object that went before its event came: nothing else will ever free this one.
+        sink.seen(said("r-a0-1", 0), false);
+        sink.feed.events.insert(about("Pod", "ns", "r-a0-0"), "1".into(), event(1, 1));
+        let kept = |sink: &Events, name: &str| sink.feed.events.since("RayJob", "ns", name, None, None).len();
+        assert_eq!((kept(&sink, "r-a0-0"), kept(&sink, "r-a0-1")), (3, 1));
+        sink.restarted();
+        sink.seen(said("r-a0-0", 1), true);
+        sink.seen(said("r-a0-0", 7), true);
+        sink.listed();
+        assert_eq!((kept(&sink, "r-a0-0"), kept(&sink, "r-a0-1")), (2, 0));
+        assert_eq!(
+            sink.feed.events.since("Pod", "ns", "r-a0-0", None, None).len(),
+            1,
+            "another watch tells of this one"
+        );
+        // A list that was cut off says nothing.
+        sink.restarted();
+        sink.seen(said("r-a0-0", 1), true);
+        sink.restarted();
+        sink.listed();
+        assert_eq!(sink.feed.events.lock().len(), 1);
+        sink.feed.events.forget_kind("Pod");
+        assert!(sink.feed.events.lock().is_empty());
     }
 
     #[test]
     fn events_about_objects_of_operators_are_kept_and_those_about_strangers_are_not() {
-        let ray = ResourceKind {
-            group: "ray.io".into(),
-            version: "v1".into(),
-            kind: "RayJob".into(),
-            plural: "rayjobs".into(),
-        };
-        let mut sink = sink(ray);
-        let about = |name: &str| -> Event {
-            serde_json::from_value(serde_json::json!({
-                "apiVersion": "events.k8s.io/v1", "kind": "Event", "eventTime": null, "note": "said",
-                "metadata": {"name": format!("{name}.1"), "namespace": "ns"},
-                "regarding": {"kind": "RayJob", "namespace": "ns", "name": name}}))
-            .expect("an event")
-        };
-        sink.seen(about("r-a0-0"), false);
-        sink.seen(about("stranger-0"), false);
+        let mut sink = sink(ray());
+        sink.seen(said("r-a0-0", 1), false);
+        sink.seen(said("stranger-0", 1), false);
         assert_eq!(sink.feed.events.since("RayJob", "ns", "r-a0-0", None, None).len(), 1);
         assert_eq!(sink.feed.events.lock().len(), 1);
-        sink.gone(about("r-a0-0"));
+        sink.gone(said("r-a0-0", 1));
         assert!(sink.feed.events.lock().is_empty());
     }
 }

@@ -11,6 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DynamicObject, ObjectMeta};
 
 use super::events::EventFeed;
+use super::missed::{Versions, version};
 use super::{Sink, wake_owner};
 use crate::cluster::kube::objects::KubeObjects;
 use crate::controller::memory::Memory;
@@ -33,6 +34,8 @@ struct Kind {
     /// The first list is complete, so what is not here is not there.
     complete: bool,
     objects: HashMap<Place, Arc<dyn AnyResource>>,
+    /// Versions of objects that were shown and cannot be read; they are not missed.
+    unreadable: Versions,
 }
 
 impl ObjectCache {
@@ -61,6 +64,15 @@ impl ObjectCache {
         let is_served = served == Served::Yes;
         let mut known = self.served.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(kind.clone(), served) != Some(Served::Yes) && is_served
+    }
+
+    /// The versions of all objects of a kind, as they were shown last.
+    fn versions(&self, kind: &ResourceKind) -> Versions {
+        let kinds = self.read();
+        let Some(kind) = kinds.get(kind) else { return Versions::new() };
+        let mut versions: Versions = kind.objects.values().map(|object| version(object.metadata())).collect();
+        versions.extend(kind.unreadable.clone());
+        versions
     }
 
     /// The kind's first list is complete.
@@ -111,7 +123,7 @@ impl KindFeed {
         let (namespace, name) = place(metadata);
         self.events.events.forget(&kind.kind, &namespace, &name);
         self.objects.gone(kind, metadata);
-        wake_owner(&self.queue, metadata);
+        wake_owner(&self.queue, &self.memory, metadata);
     }
 
     /// A kind is gone, and with it all its objects.
@@ -121,6 +133,8 @@ impl KindFeed {
         for object in dropped.objects.values() {
             self.forget(kind, object.metadata());
         }
+        // Also those about objects that were never seen; nobody tells any more when they are gone.
+        self.events.events.forget_kind(&kind.kind);
     }
 }
 
@@ -136,6 +150,7 @@ impl KindObjects {
         let place = place(metadata);
         if let Some(kind) = self.feed.cache.write().get_mut(&self.kind) {
             kind.objects.remove(&place);
+            kind.unreadable.remove(&place);
         }
         self.feed.forget(&self.kind, metadata);
     }
@@ -149,17 +164,22 @@ impl Sink<DynamicObject> for KindObjects {
         let decoded = serde_json::to_value(&object).map_err(|error| error.to_string());
         match decoded.and_then(|value| self.plugin.decode(value).map_err(|error| error.to_string())) {
             Ok(decoded) => {
-                self.feed.cache.write().entry(self.kind.clone()).or_default().objects.insert(place.clone(), decoded);
+                let mut kinds = self.feed.cache.write();
+                let kind = kinds.entry(self.kind.clone()).or_default();
+                kind.unreadable.remove(&place);
+                kind.objects.insert(place.clone(), decoded);
             }
             // A live look will say the same to the action's round, which then says so in the action.
             Err(error) => {
                 tracing::warn!(kind = %self.kind.kind, namespace = place.0, name = place.1, error, "an object cannot be read");
+                let mut kinds = self.feed.cache.write();
+                kinds.entry(self.kind.clone()).or_default().unreadable.extend([version(&metadata)]);
             }
         }
         if listed {
             self.listed.insert(place);
         }
-        wake_owner(&self.feed.queue, &metadata);
+        wake_owner(&self.feed.queue, &self.feed.memory, &metadata);
     }
 
     fn restarted(&mut self) {
@@ -176,6 +196,7 @@ impl Sink<DynamicObject> for KindObjects {
             let mut kinds = self.feed.cache.write();
             let kind = kinds.entry(self.kind.clone()).or_default();
             kind.complete = true;
+            kind.unreadable.retain(|place, _| listed.contains(place));
             let gone = kind.objects.iter().filter(|(place, _)| !listed.contains(*place));
             gone.map(|(_, object)| object.metadata().clone()).collect()
         };

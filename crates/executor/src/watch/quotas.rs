@@ -17,12 +17,19 @@ use crate::gate::quota::Quota;
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "resourcequotas";
 
+/// What a server, or somebody in front of it, answers where the permission is missing. Not all of them give the reason.
+const FORBIDDEN: u16 = 403;
+
 /// How long to wait when the server does not answer.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 /// How long to wait when the permission is missing: whoever gives it does not expect it to work at once.
 const ASK_AGAIN: Duration = Duration::from_secs(300);
+/// So many refusals in a row mean that the permission was taken away. A server that has just started may refuse once or
+/// twice what it allows a moment later, and the watch waits longer after each.
+const REFUSALS: u32 = 3;
 
-/// Follows all quotas for the gate. Without the permission the gate does without, and readiness does not wait.
+/// Follows all quotas for the gate. Without the permission the gate does without, and readiness does not wait. It also
+/// does without when the permission goes: what was seen last would keep tasks waiting for ever.
 pub async fn run(client: kube::Client, gate: Arc<Gate>, synced: Synced, cancel: CancellationToken) {
     let api: Api<ResourceQuota> = Api::all(client);
     let mut told = false;
@@ -30,20 +37,18 @@ pub async fn run(client: kube::Client, gate: Arc<Gate>, synced: Synced, cancel: 
         let pause = match api.list_metadata(&ListParams::default().limit(1)).await {
             Ok(_) => {
                 let config = watcher::Config::default().page_size(PAGE);
-                let sink = Quotas { gate, listed: BTreeSet::new() };
-                follow(NAME, watcher(api, config), sink, synced, cancel).await;
-                return;
-            }
-            Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                if !told {
-                    tracing::warn!(
-                        "resource quotas cannot be listed, so creates are tried and may be refused; allow get, list and \
-                         watch of resourcequotas to have tasks wait without trying"
-                    );
-                    told = true;
+                let sink = Quotas { gate: Arc::clone(&gate), listed: BTreeSet::new(), refusals: 0 };
+                follow(NAME, watcher(api.clone(), config), sink, synced.clone(), cancel.clone()).await;
+                if cancel.is_cancelled() {
+                    return;
                 }
-                gate.quotas_listed(None, Timestamp::now());
-                synced.mark(NAME);
+                // They could be seen until now, so this is news.
+                told = false;
+                do_without(&gate, &synced, &mut told);
+                ASK_AGAIN
+            }
+            Err(error) if is_forbidden(&error) => {
+                do_without(&gate, &synced, &mut told);
                 ASK_AGAIN
             }
             Err(error) => {
@@ -61,10 +66,13 @@ pub async fn run(client: kube::Client, gate: Arc<Gate>, synced: Synced, cancel: 
 struct Quotas {
     gate: Arc<Gate>,
     listed: BTreeSet<(String, String)>,
+    /// In a row.
+    refusals: u32,
 }
 
 impl Sink<ResourceQuota> for Quotas {
     fn seen(&mut self, quota: ResourceQuota, listed: bool) {
+        self.refusals = 0;
         let (namespace, name) = place(&quota);
         self.gate.quota_seen(&namespace, &Quota::of(&quota), Timestamp::now());
         if listed {
@@ -77,13 +85,43 @@ impl Sink<ResourceQuota> for Quotas {
     }
 
     fn listed(&mut self) {
+        self.refusals = 0;
         self.gate.quotas_listed(Some(&std::mem::take(&mut self.listed)), Timestamp::now());
     }
 
     fn gone(&mut self, quota: ResourceQuota) {
+        self.refusals = 0;
         let (namespace, name) = place(&quota);
         self.gate.quota_gone(&namespace, &name, Timestamp::now());
     }
+
+    fn goes_on(&mut self, error: &watcher::Error) -> bool {
+        let refused = match error {
+            watcher::Error::InitialListFailed(error)
+            | watcher::Error::WatchStartFailed(error)
+            | watcher::Error::WatchFailed(error) => is_forbidden(error),
+            watcher::Error::WatchError(status) => status.code == FORBIDDEN,
+            _ => false,
+        };
+        self.refusals = if refused { self.refusals + 1 } else { 0 };
+        self.refusals < REFUSALS
+    }
+}
+
+/// Quotas cannot be seen, which is told once.
+fn do_without(gate: &Gate, synced: &Synced, told: &mut bool) {
+    if !std::mem::replace(told, true) {
+        tracing::warn!(
+            "resource quotas cannot be listed and watched, so creates are tried and may be refused; allow get, list \
+             and watch of resourcequotas to have tasks wait without trying"
+        );
+    }
+    gate.quotas_listed(None, Timestamp::now());
+    synced.mark(NAME);
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == FORBIDDEN)
 }
 
 fn place(quota: &ResourceQuota) -> (String, String) {

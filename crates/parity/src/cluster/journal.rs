@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{AuditRecord, User, locked};
 
 /// More than the server takes; a body that is larger is its to refuse.
-const BODY_LIMIT: usize = 16 << 20;
+pub(super) const BODY_LIMIT: usize = 16 << 20;
 /// How many of the last requests a failure shows.
 const TAIL: usize = 40;
 
@@ -68,7 +68,7 @@ fn identify(request: &mut Request) -> Option<User> {
 }
 
 /// What a request is about, by the rules of kube-apiserver's RequestInfo.
-fn describe(method: &Method, uri: &Uri) -> AuditRecord {
+pub(super) fn describe(method: &Method, uri: &Uri) -> AuditRecord {
     let parts: Vec<_> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
     let rest = match parts.as_slice() {
         ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
@@ -102,7 +102,7 @@ fn describe(method: &Method, uri: &Uri) -> AuditRecord {
     }
 }
 
-fn name_in(body: &Bytes) -> String {
+pub(super) fn name_in(body: &Bytes) -> String {
     let object: Value = serde_json::from_slice(body).unwrap_or_default();
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }

@@ -38,10 +38,19 @@ pub(super) fn ignore_failed_attempt_before_next(_: &Case, _: &mut Value, got: &m
 
 /// The condition stands beside those that upstream has, and where upstream has none it stands alone.
 pub(super) fn ignore_pending_condition(_: &Case, _: &mut Value, got: &mut Value) {
+    ignore_condition("Pending", got);
+}
+
+/// As [`ignore_pending_condition`].
+pub(super) fn ignore_plugin_condition(_: &Case, _: &mut Value, got: &mut Value) {
+    ignore_condition("PluginChosen", got);
+}
+
+fn ignore_condition(kind: &str, got: &mut Value) {
     for step in steps::of_mut(got) {
         let Some(status) = step.pointer_mut("/taskAction/status").and_then(Value::as_object_mut) else { continue };
         if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
-            conditions.retain(|condition| condition["type"] != "Pending");
+            conditions.retain(|condition| condition["type"] != kind);
         }
     }
 }

@@ -6,8 +6,10 @@ use std::time::Instant;
 use aileron_executor::config::{Config, Sources};
 use aileron_executor::run::{RunOptions, run};
 use aileron_executor::serve::Readiness;
+use aileron_machinery::PluginSet;
 use aileron_plugins::builtin::PluginConfigs;
 use anyhow::{Context, Result, bail};
+use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -78,16 +80,28 @@ impl Executor {
     /// # Errors
     /// It did not start.
     pub async fn start(cluster: &Cluster, settings: &Settings) -> Result<Self> {
+        Self::start_with(cluster.client(User::Executor).await?, settings, std::convert::identity).await
+    }
+
+    /// The same with a client of one's own, and with other plugins than those that are built in.
+    ///
+    /// # Errors
+    /// It did not start.
+    pub async fn start_with(
+        client: Client,
+        settings: &Settings,
+        plugins: impl FnOnce(PluginSet) -> PluginSet,
+    ) -> Result<Self> {
         crate::init();
         super::Logs::keep();
         let readiness = Readiness::new();
         let config = settings.config()?;
         let configs: PluginConfigs = (&config.plugins).into();
         let options = RunOptions {
-            plugins: aileron_plugins::builtin(&configs),
+            plugins: plugins(aileron_plugins::builtin(&configs)),
             spark_pod_templates: configs.spark_pod_templates,
             config,
-            client: cluster.client(User::Executor).await?,
+            client,
             namespace: "flyte".to_owned(),
             identity: "in-process".to_owned(),
             readiness: readiness.clone(),

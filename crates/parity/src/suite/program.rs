@@ -38,6 +38,14 @@ impl Program {
     /// # Errors
     /// It cannot be built or started.
     pub fn start(cluster: &Cluster, settings: &Settings, name: &str) -> Result<Self> {
+        Self::start_as(cluster, &cluster.kubeconfig(User::Executor), settings, name)
+    }
+
+    /// The same with another kubeconfig.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_as(cluster: &Cluster, kubeconfig: &Path, settings: &Settings, name: &str) -> Result<Self> {
         let config = cluster.dir().join(format!("{name}.yaml"));
         fs::write(&config, settings.text())?;
         let log = cluster.dir().join(format!("{name}.log"));
@@ -48,7 +56,7 @@ impl Program {
             .args(["run", "--log-format", "text", "--log-level", "info,aileron_executor=debug", "--config"])
             .arg(&config)
             .arg("--kubeconfig")
-            .arg(cluster.kubeconfig(User::Executor))
+            .arg(kubeconfig)
             .current_dir(cluster.dir())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())

@@ -17,7 +17,7 @@ use aileron_machinery::ResourceKind;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::messages::bytes;
 
@@ -130,7 +130,11 @@ impl World {
         for object in list(step, "set") {
             let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
             let key = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
-            state.objects.insert(key, object.clone());
+            let mut object = object.clone();
+            if let Some(before) = state.objects.get(&key) {
+                keep_identity(before, &mut object);
+            }
+            state.objects.insert(key, object);
         }
         for removed in list(step, "remove") {
             let Removed { kind, namespace, name } = serde_json::from_value(removed.clone()).context("remove")?;
@@ -278,6 +282,18 @@ fn not_found(resource: &str, name: &str) -> ApiError {
     refusal(404, "NotFound", format!("{resource} {name:?} not found"))
 }
 
+/// A recorded state of an object has neither labels nor an owner where the recording needed none. What the object was
+/// created with stays, as it does in a cluster where its state changes: whose it is, is read from there.
+fn keep_identity(before: &Value, object: &mut Value) {
+    let is_empty =
+        |value: &Value| value.as_object().is_none_or(Map::is_empty) && value.as_array().is_none_or(Vec::is_empty);
+    for key in ["labels", "ownerReferences"] {
+        if is_empty(&object["metadata"][key]) {
+            object["metadata"][key] = before["metadata"][key].clone();
+        }
+    }
+}
+
 fn already_exists(resource: &str, name: &str) -> ApiError {
     refusal(409, "AlreadyExists", format!("{resource} {name:?} already exists"))
 }
@@ -288,6 +304,7 @@ mod tests {
     use super::*;
     use aileron_executor::cluster::Objects as _;
     use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     fn world() -> World {
         World::new(Timestamp::UNIX_EPOCH, TaskAction::default())
@@ -310,9 +327,9 @@ mod tests {
         let world = world();
         let inject = json!({"delete": {"reason": "Conflict", "code": 409, "message": "no", "times": 1}});
         world.prepare(&json!({"set": [pod(&[])], "inject": inject}), Timestamp::UNIX_EPOCH).unwrap();
-        assert!(world.delete(&kind(), "n", "p").await.unwrap_err().is_conflict());
-        world.delete(&kind(), "n", "p").await.unwrap();
-        assert!(world.delete(&kind(), "n", "p").await.unwrap_err().is_not_found());
+        assert!(world.delete(&kind(), "n", "p", &|_| true).await.unwrap_err().is_conflict());
+        world.delete(&kind(), "n", "p", &|_| true).await.unwrap();
+        assert!(world.delete(&kind(), "n", "p", &|_| true).await.unwrap_err().is_not_found());
         assert_eq!(results(&world), ["Conflict", "ok", "NotFound"]);
     }
 
@@ -320,12 +337,30 @@ mod tests {
     async fn an_object_that_somebody_holds_stays_until_it_is_let_go() {
         let world = world();
         world.prepare(&json!({"set": [pod(&["a", "b"])]}), Timestamp::UNIX_EPOCH).unwrap();
-        world.delete(&kind(), "n", "p").await.unwrap();
+        world.delete(&kind(), "n", "p", &|_| true).await.unwrap();
         let held: Pod = serde_json::from_value(pod(&["a", "b"])).unwrap();
         world.remove_finalizer(&kind(), &held, "a").await.unwrap();
-        world.delete(&kind(), "n", "p").await.unwrap();
+        world.delete(&kind(), "n", "p", &|_| true).await.unwrap();
         world.remove_finalizer(&kind(), &held, "b").await.unwrap();
-        assert!(world.delete(&kind(), "n", "p").await.unwrap_err().is_not_found());
+        assert!(world.delete(&kind(), "n", "p", &|_| true).await.unwrap_err().is_not_found());
+    }
+
+    #[tokio::test]
+    async fn an_object_keeps_its_marks_over_a_new_state_and_strangers_are_not_deleted() {
+        let world = world();
+        let mut made = pod(&[]);
+        made["metadata"]["labels"] = json!({"attempt": "1"});
+        made["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "K", "name": "o", "uid": "u"}]);
+        world.prepare(&json!({"set": [made]}), Timestamp::UNIX_EPOCH).unwrap();
+        let mut ended = pod(&[]);
+        ended["metadata"]["labels"] = json!({});
+        ended["status"] = json!({"phase": "Succeeded"});
+        world.prepare(&json!({"set": [ended]}), Timestamp::UNIX_EPOCH).unwrap();
+        assert!(world.delete(&kind(), "n", "p", &|_| false).await.unwrap_err().is_not_found());
+        assert!(world.calls().is_empty(), "nothing is sent to a stranger");
+        let marked =
+            |found: &ObjectMeta| found.labels.iter().flatten().count() == 1 && found.owner_references.is_some();
+        world.delete(&kind(), "n", "p", &marked).await.unwrap();
     }
 
     #[test]

@@ -1,12 +1,19 @@
-//! The API server goes away and comes back while tasks run.
+//! The API server goes away and comes back while tasks run, or does not tell what happens.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use aileron_parity::suite::{Executor, Server, Shown, Task};
-use anyhow::Result;
+use aileron_parity::cluster::{Front, Refuse};
+use aileron_parity::kubelet::status;
+use aileron_parity::suite::{Executor, LOOK_EVERY, PATIENCE, Server, Shown, Space, Task};
+use anyhow::{Result, ensure};
+use jiff::Timestamp;
 use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::Value;
 
-aileron_parity::on_both!(a_restart_of_the_api_server_harms_no_task);
+aileron_parity::on_both!(a_restart_of_the_api_server_harms_no_task, what_happens_while_nobody_watches_is_seen);
 
 async fn a_restart_of_the_api_server_harms_no_task(on: Server) -> Result<()> {
     const EACH: usize = 6;
@@ -38,4 +45,71 @@ async fn a_restart_of_the_api_server_harms_no_task(on: Server) -> Result<()> {
     assert_eq!((runs.len(), started), (4 * EACH + 1, 4 * EACH + 1), "a pod ran twice, or not at all");
     executor.check()?;
     executor.stop().await
+}
+
+/// Watches are cut and refused for a while. The sandbox also forgets what happened meanwhile, so that whoever asks for it
+/// is told that it is gone (410); a real server does so only after minutes.
+async fn what_happens_while_nobody_watches_is_seen(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
+    let space = bench.space("unwatched").await?;
+    let front = Front::start(&bench.cluster).await?;
+    let executor = Executor::start_with(front.client()?, &bench.settings(), std::convert::identity).await?;
+    // Nobody touches these pods but the test, and nobody would write outputs.
+    for name in ["ends", "goes", "leaves"] {
+        let mut task = Task::container(name).attempts(&["pending"]);
+        task.template.interface = None;
+        space.submit(&task).await?;
+    }
+    space.until_pods(&["ends-0", "goes-0", "leaves-0"]).await?;
+    for name in ["ends", "goes", "leaves"] {
+        let pod = format!("{name}-0");
+        say(&space, &pod, &status::running(&space.pods.get(&pod).await?, Timestamp::now())).await?;
+        space.until(name, "running", |action| action.reason() == "Executing").await?;
+    }
+
+    let away = Arc::new(AtomicBool::new(true));
+    let is_away = Arc::clone(&away);
+    front.refuse(Refuse {
+        which: Box::new(move |asked| {
+            is_away.load(Ordering::Relaxed) && ["list", "watch"].contains(&asked.verb.as_str())
+        }),
+        code: 503,
+        retry_after: None,
+        times: usize::MAX,
+    });
+    front.drop_watches();
+    let first = space.pods.get("goes-0").await?.metadata.uid;
+    space.pods.delete("goes-0", &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await?;
+    let ended = status::exit(&space.pods.get("ends-0").await?, 0, "Completed", "", &[], Timestamp::now());
+    say(&space, "ends-0", &ended).await?;
+    space.delete("leaves").await?;
+    space.submit(&Task::container("comes")).await?;
+    if let Some(sandbox) = bench.cluster.sandbox() {
+        sandbox.store().compact();
+    }
+    let since = front.passed().len();
+    away.store(false, Ordering::Relaxed);
+
+    for name in ["ends", "comes"] {
+        let action = space.until_ended(name).await?;
+        assert_eq!((action.outcome().unwrap().0.as_str(), action.shown().attempts), ("Succeeded", 1), "{name}");
+    }
+    space.until_gone("leaves").await?;
+    let begin = Instant::now();
+    while space.pods.get_opt("goes-0").await?.is_none_or(|pod| pod.metadata.uid == first) {
+        ensure!(begin.elapsed() < PATIENCE, "the lost pod was not missed\n{}", space.dump("goes").await);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    let listed = front.passed().into_iter().skip(since).map(|passed| passed.record);
+    let listed = listed.filter(|asked| asked.verb == "list" && asked.code == 200).map(|asked| asked.resource);
+    let listed: Vec<_> = listed.filter(|name| ["pods", "taskactions"].contains(&name.as_str())).collect();
+    assert_eq!(listed.is_empty(), on == Server::Real, "what is gone is listed anew: {listed:?}");
+    executor.check()?;
+    executor.stop().await
+}
+
+/// Says something of a pod, as its node would.
+async fn say(space: &Space<'_>, pod: &str, status: &Value) -> Result<()> {
+    space.pods.patch_status(pod, &PatchParams::default(), &Patch::Strategic(status)).await?;
+    Ok(())
 }

@@ -14,7 +14,11 @@ use serde_json::json;
 
 use crate::operators::kinds::Kind;
 
-aileron_parity::on_both!(finished_objects_go_as_configured_and_no_others, only_our_finalizer_comes_off);
+aileron_parity::on_both!(
+    finished_objects_go_as_configured_and_no_others,
+    only_our_finalizer_comes_off,
+    objects_are_deleted_on_finalize_if_so_configured
+);
 
 /// Between two looks of the executor there are two seconds, and times of objects are whole ones.
 const LOOKS: Duration = Duration::from_secs(4);
@@ -128,4 +132,45 @@ async fn only_our_finalizer_comes_off(on: Server) -> Result<()> {
     assert_eq!(space.pods.get("held-0").await?.metadata.finalizers.unwrap(), ["example.com/theirs"]);
     assert_eq!(jobs.api.get("held-job-0").await?.metadata.finalizers.unwrap(), ["example.com/theirs"]);
     executor.stop().await
+}
+
+/// Objects stay when their task has ended, whatever is configured here. When the action goes, its plugin stops the task,
+/// which deletes the object; and what stopping has left is deleted once more where that is configured. Somebody else
+/// holds the object, so that it is there to be deleted.
+async fn objects_are_deleted_on_finalize_if_so_configured(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
+    for (is_set, deletions) in [(false, 1), (true, 2)] {
+        let space = bench.space(&format!("on-finalize-{is_set}")).await?;
+        somebody_elses(&space).await?;
+        let settings = bench.settings().with(&["plugins", "k8s", "delete-resource-on-finalize"], is_set);
+        let executor = Executor::start(&bench.cluster, &settings).await?;
+        for name in ["done", "theirs"] {
+            space.submit(&Task::container(name)).await?;
+        }
+        assert_eq!(space.until_ended("done").await?.outcome().unwrap().0, "Succeeded");
+        assert_eq!(space.until_ended("theirs").await?.outcome().unwrap().0, "Failed");
+        space.until_pods(&["done-0", "theirs-0"]).await?;
+        let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/theirs"]}}));
+        let held = space.pods.patch("done-0", &PatchParams::default(), &held).await?;
+        ensure!(held.metadata.deletion_timestamp.is_none(), "it stays as long as its action");
+        let before = space.requests()?.len();
+        for name in ["done", "theirs"] {
+            space.delete(name).await?;
+            space.until_gone(name).await?;
+        }
+        // Until the action was let go; what happened to the pod may have started another round before the action was gone.
+        let asked = space.requests()?.split_off(before);
+        let first_round = asked.iter().take_while(|asked| (&*asked.verb, &*asked.name) != ("patch", "done"));
+        let deleted: Vec<_> = first_round.filter(|asked| asked.verb == "delete").collect();
+        assert_eq!(deleted.len(), deletions, "{asked:?}");
+        ensure!(deleted.iter().all(|asked| asked.name == "done-0" && asked.code < 300), "{deleted:?}");
+        ensure!(!asked.iter().any(|asked| asked.name == "theirs-0" && asked.verb != "get"), "{asked:?}");
+        space
+            .pods
+            .patch("done-0", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}})))
+            .await?;
+        space.until_pods(&["theirs-0"]).await?;
+        executor.stop().await?;
+    }
+    Ok(())
 }

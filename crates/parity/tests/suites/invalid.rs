@@ -1,5 +1,7 @@
 //! Actions that cannot work: a clear answer, at once, and nothing left to clean up.
 
+use aileron_executor::action::TaskAction;
+use aileron_executor::reconcile::PLUGIN_CHOSEN;
 use aileron_parity::suite::{Executor, Server, Shown, Task};
 use anyhow::Result;
 use k8s_openapi::ByteString;
@@ -68,8 +70,21 @@ async fn a_place_for_outputs_that_is_none_fails_the_action(on: Server) -> Result
 async fn an_unknown_type_goes_to_the_default_plugin(on: Server) -> Result<()> {
     let space = on.shared().await?.space("unheard").await?;
     space.submit(&Task::container("odd").task_type("unheard-of")).await?;
+    let chosen = |action: &TaskAction| {
+        let conditions = action.shown().conditions.into_iter();
+        conditions.filter(|it| it.type_ == PLUGIN_CHOSEN).map(|it| (it.reason, it.message)).next()
+    };
+    let begun = space.until("odd", "begun", |action| !action.shown().conditions.is_empty()).await?;
+    let (reason, words) = chosen(&begun).unwrap_or_default();
+    assert_eq!(reason, "UnknownTaskType", "it is told from the first status on");
+    assert!(words.starts_with("plugin \"pod\" takes task type \"unheard-of\": no plugin serves"), "{words}");
     let action = space.until_ended("odd").await?;
     assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
+    assert_eq!(chosen(&action), Some((reason, words)), "it stays");
+
+    // Where it goes without saying, nothing is said.
+    space.submit(&Task::container("usual")).await?;
+    assert_eq!(chosen(&space.until_ended("usual").await?), None);
     Ok(())
 }
 

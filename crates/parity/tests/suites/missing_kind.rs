@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use aileron_executor::action::TaskAction;
+use aileron_parity::cluster::Front;
 use aileron_parity::suite::{Executor, LOOK_EVERY, PATIENCE, Server, Shown, Space};
 use aileron_sandbox::install_definitions;
 use anyhow::{Result, ensure};
@@ -18,6 +19,9 @@ aileron_parity::on_both!(a_task_waits_for_its_kind_whenever_it_is_missing);
 /// Longer than any watch needs, far shorter than any look that is not caused by a change.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
+/// A watch that was cut is opened again at once, also on a busy machine.
+const REOPENED_WITHIN: Duration = Duration::from_secs(2);
+
 const DEFINITION: &str = "pytorchjobs.kubeflow.org";
 
 fn lacks_its_kind(action: &TaskAction) -> bool {
@@ -29,12 +33,37 @@ async fn a_task_waits_for_its_kind_whenever_it_is_missing(on: Server) -> Result<
     let bench = on.bench().await?;
     let space = bench.space("kindless").await?;
     let kind = Kind::of("pytorch");
-    let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
+    let front = Front::start(&bench.cluster).await?;
+    let executor = Executor::start_with(front.client()?, &bench.settings(), std::convert::identity).await?;
+    assert_eq!(watched(&front).await?, [false, false]);
     it_goes_on_as_the_kind_appears(&space, kind).await?;
     events_of_its_object_are_told(&space).await?;
-    it_waits_again_when_the_kind_goes(&space, kind).await?;
+    assert_eq!(watched(&front).await?, [true, true]);
+    it_waits_again_when_the_kind_goes(&space, kind, &front).await?;
     executor.stop().await?;
     it_fails_when_the_kind_does_not_come_in_time(&space, kind).await
+}
+
+/// Whether the kind is watched, and whether events about it are: every watch that is open is cut, and whoever follows it
+/// opens it again.
+async fn watched(front: &Front) -> Result<[bool; 2]> {
+    let opened = |since: usize| {
+        let watches = front.passed().into_iter().skip(since).filter(|passed| passed.record.verb == "watch");
+        watches.map(|passed| passed.record).collect::<Vec<_>>()
+    };
+    let since = front.passed().len();
+    front.drop_watches();
+    let begin = Instant::now();
+    // All are cut at the same moment, so when these are back the others had their time; and some more.
+    while !["pods", "taskactions"].iter().all(|name| opened(since).iter().any(|watch| watch.resource == *name)) {
+        ensure!(begin.elapsed() < PATIENCE, "no watch is opened again");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    tokio::time::sleep(REOPENED_WITHIN).await;
+    let opened = opened(since);
+    let of_kind = opened.iter().any(|watch| watch.resource == "pytorchjobs");
+    let of_events = opened.iter().any(|watch| watch.resource == "events" && watch.uri.contains("PyTorchJob"));
+    Ok([of_kind, of_events])
 }
 
 async fn it_goes_on_as_the_kind_appears(space: &Space<'_>, kind: Kind) -> Result<()> {
@@ -88,7 +117,7 @@ async fn events_of_its_object_are_told(space: &Space<'_>) -> Result<()> {
 }
 
 /// With the kind the job goes; nobody is charged for it.
-async fn it_waits_again_when_the_kind_goes(space: &Space<'_>, kind: Kind) -> Result<()> {
+async fn it_waits_again_when_the_kind_goes(space: &Space<'_>, kind: Kind, front: &Front) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(space.admin.clone());
     let first = kind.objects(space).until("early-0").await?;
     definitions.delete(DEFINITION, &DeleteParams::default()).await?;
@@ -100,6 +129,11 @@ async fn it_waits_again_when_the_kind_goes(space: &Space<'_>, kind: Kind) -> Res
         ensure!(begin.elapsed() < PATIENCE, "the definition stays");
         tokio::time::sleep(LOOK_EVERY).await;
     }
+    let since = front.passed().len();
+    assert_eq!(watched(front).await?, [false, false]);
+    // A watch that was only cut off by the server would have tried again by now, and been told that there is no such kind.
+    let asked: Vec<_> = front.passed().into_iter().skip(since).map(|passed| passed.record).collect();
+    ensure!(asked.iter().all(|asked| asked.resource != "pytorchjobs"), "{asked:?}");
     install_definitions(&space.admin, &[kind.rules()]).await?;
     let second = kind.objects(space).until("early-0").await?;
     assert_ne!(first.metadata.uid, second.metadata.uid);

@@ -4,6 +4,7 @@
 mod ends;
 pub mod kinds;
 mod seen;
+mod workers;
 
 use std::time::Duration;
 

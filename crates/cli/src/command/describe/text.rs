@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use aileron_executor::reconcile::PLUGIN_CHOSEN;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -25,6 +26,9 @@ pub fn render(facts: &Value, now: Timestamp) -> String {
     let named = [&task["name"], &task["version"]].map(word).join(" ");
     field(&mut out, "Task", named.trim());
     field(&mut out, "Type", word(&summary["type"]));
+    // Only there where another plugin works than the type suggests.
+    let chosen = facts["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == PLUGIN_CHOSEN);
+    field(&mut out, "Plugin", &chosen.map(|one| one_line(word(&one["message"]))).unwrap_or_default());
     field(&mut out, "Image", word(&task["image"]));
     let command: Vec<_> = task["command"].as_array().into_iter().flatten().map(word).collect();
     field(&mut out, "Command", &table::cut(&one_line(&command.join(" ")), 200));

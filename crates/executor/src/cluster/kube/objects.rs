@@ -14,16 +14,15 @@ use kube::core::request::Request;
 use serde_json::{Value, json};
 
 use super::Writer;
+use super::finalizer::{Persistence, take_off};
 use super::requests::{answered, at, for_metadata, read, unbuildable};
-use crate::cluster::{ApiError, ObjectEvent, Objects, Observed, Sent};
+use crate::cluster::{ApiError, IsMeant, ObjectEvent, Objects, Observed, Sent};
 use crate::watch::events::EventCache;
 use crate::watch::kinds::ObjectCache;
 use crate::watch::pods::PodCache;
 
 /// How long a fresh object may be missing from the cache before the server itself is asked.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(30);
-/// How often the removal of a finalizer is tried when others write at the same time.
-const FINALIZER_TRIES: usize = 5;
 /// How often a create is sent again because the server and the controller that counts wrote usage at the same time. It
 /// says nothing about how much is left, so nobody else needs to wait; a server that goes on like that is overloaded.
 const QUOTA_TRIES: u32 = 4;
@@ -46,12 +45,19 @@ pub struct KubeObjects {
     others: Arc<ObjectCache>,
     events: Arc<EventCache>,
     own: Mutex<HashMap<Place, OwnWrite>>,
+    persistence: Persistence,
 }
 
 impl KubeObjects {
     /// Reads from these caches and writes with this client.
     pub fn new(writer: Writer, pods: Arc<PodCache>, others: Arc<ObjectCache>, events: Arc<EventCache>) -> Self {
-        Self { writer, pods, others, events, own: Mutex::default() }
+        Self { writer, pods, others, events, own: Mutex::default(), persistence: Persistence::default() }
+    }
+
+    /// The same, as persistent as this where others write at the same time.
+    #[must_use]
+    pub fn with_persistence(self, persistence: Persistence) -> Self {
+        Self { persistence, ..self }
     }
 
     /// An object is gone, so what we remember of it is too; but not what we remember of a later one of the same name.
@@ -101,14 +107,29 @@ impl KubeObjects {
         }
     }
 
-    /// Remembers that an object is on its way out, unless the watch has already seen it go.
-    fn remember_deletion(&self, place: &Place, uid: Option<String>) {
-        let Some(uid) = uid else {
-            self.own().remove(place);
-            return;
+    /// The UID of the object at a place, if it is the one meant. What the cache shows of it costs nothing; the server is
+    /// asked where the cache shows none, since it has only what bears our labels.
+    async fn identify(&self, place: &Place, is_meant: &IsMeant<'_>) -> Result<String, ApiError> {
+        let known = match self.trusted(place) {
+            Trusted::Shown(object) if is_meant(object.metadata()) => object.metadata().uid.clone(),
+            Trusted::NotYet => self.own().get(place).and_then(|write| Some(write.created.clone()?.0)),
+            Trusted::Shown(_) | Trusted::Unknown => None,
         };
-        self.own().insert(place.clone(), OwnWrite { created: None, deleted: Some(uid.clone()) });
-        let still_there = self.shown(place).is_some_and(|object| object.metadata().uid.as_ref() == Some(&uid));
+        if let Some(uid) = known {
+            return Ok(uid);
+        }
+        let (kind, namespace, name) = place;
+        let request =
+            requests(kind, namespace).get(name, &GetParams::default()).map_err(|error| unbuildable(&error))?;
+        let found = for_metadata(self.writer.client(), request).await?;
+        let uid = found.uid.clone().filter(|_| is_meant(&found));
+        uid.ok_or_else(|| ApiError::somebody_elses(&kind.kind, namespace, name))
+    }
+
+    /// Remembers that an object is on its way out, unless the watch has already seen it go.
+    fn remember_deletion(&self, place: &Place, uid: &str) {
+        self.own().insert(place.clone(), OwnWrite { created: None, deleted: Some(uid.to_owned()) });
+        let still_there = self.shown(place).is_some_and(|object| object.metadata().uid.as_deref() == Some(uid));
         if !still_there {
             self.own().remove(place);
         }
@@ -199,25 +220,27 @@ impl Objects for KubeObjects {
         }
     }
 
-    async fn delete(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Result<(), ApiError> {
+    async fn delete(
+        &self,
+        kind: &ResourceKind,
+        namespace: &str,
+        name: &str,
+        is_meant: &IsMeant<'_>,
+    ) -> Result<(), ApiError> {
         let place = (kind.clone(), namespace.to_owned(), name.to_owned());
-        let known = match self.trusted(&place) {
-            Trusted::Shown(object) => object.metadata().uid.clone(),
-            Trusted::NotYet => self.own().get(&place).and_then(|write| Some(write.created.clone()?.0)),
-            Trusted::Unknown => None,
-        };
-        let preconditions = known.clone().map(|uid| Preconditions { uid: Some(uid), resource_version: None });
+        let uid = self.identify(&place, is_meant).await?;
+        let preconditions = Some(Preconditions { uid: Some(uid.clone()), resource_version: None });
         let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
         let request = requests(kind, namespace).delete(name, &parameters).map_err(|error| unbuildable(&error))?;
         let _turn = self.writer.turn().await?;
         match answered::<Value>(self.writer.client(), request).await {
             Ok(_) => {
-                self.remember_deletion(&place, known);
+                self.remember_deletion(&place, &uid);
                 Ok(())
             }
             Err(error) => {
                 // A precondition that fails means that what we meant to delete is gone and another took its name.
-                if error.is_not_found() || (error.is_conflict() && known.is_some()) {
+                if error.is_not_found() || error.is_conflict() {
                     self.own().remove(&place);
                 }
                 Err(error)
@@ -225,7 +248,18 @@ impl Objects for KubeObjects {
         }
     }
 
-    async fn patch(&self, kind: &ResourceKind, namespace: &str, name: &str, patch: Value) -> Result<(), ApiError> {
+    async fn patch(
+        &self,
+        kind: &ResourceKind,
+        namespace: &str,
+        name: &str,
+        mut patch: Value,
+        is_meant: &IsMeant<'_>,
+    ) -> Result<(), ApiError> {
+        let place = (kind.clone(), namespace.to_owned(), name.to_owned());
+        // UIDs do not change, so the server refuses this for any other object.
+        let uid = self.identify(&place, is_meant).await?;
+        json_patch::merge(&mut patch, &json!({"metadata": {"uid": uid}}));
         let request = requests(kind, namespace)
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .map_err(|error| unbuildable(&error))?;
@@ -233,10 +267,17 @@ impl Objects for KubeObjects {
         for_metadata(self.writer.client(), request).await.map(drop)
     }
 
-    async fn update(&self, kind: &ResourceKind, object: Box<dyn AnyResource>) -> Result<(), ApiError> {
+    async fn update(
+        &self,
+        kind: &ResourceKind,
+        mut object: Box<dyn AnyResource>,
+        is_meant: &IsMeant<'_>,
+    ) -> Result<(), ApiError> {
         let metadata = object.metadata();
         let namespace = metadata.namespace.clone().unwrap_or_default();
         let name = metadata.name.clone().unwrap_or_default();
+        let place = (kind.clone(), namespace.clone(), name.clone());
+        object.metadata_mut().uid = Some(self.identify(&place, is_meant).await?);
         let body = object.to_json().map_err(|error| unserialisable(&error))?.to_string().into_bytes();
         let request = requests(kind, &namespace)
             .replace(&name, &PostParams::default(), body)
@@ -251,34 +292,9 @@ impl Objects for KubeObjects {
         object: &dyn AnyResource,
         name: &str,
     ) -> Result<(), ApiError> {
-        let mut metadata = object.metadata().clone();
-        let namespace = metadata.namespace.clone().unwrap_or_default();
-        let object_name = metadata.name.clone().unwrap_or_default();
-        let mut refused = None;
-        for _ in 0..FINALIZER_TRIES {
-            let names = metadata.finalizers.as_deref().unwrap_or_default();
-            let Some(index) = names.iter().position(|finalizer| finalizer == name) else { return Ok(()) };
-            let path = format!("/metadata/finalizers/{index}");
-            let patch = json!([{"op": "test", "path": path, "value": name}, {"op": "remove", "path": path}]);
-            let patch: json_patch::Patch = serde_json::from_value(patch).map_err(|error| unserialisable(&error))?;
-            let request = requests(kind, &namespace)
-                .patch(&object_name, &PatchParams::default(), &Patch::Json::<()>(patch))
-                .map_err(|error| unbuildable(&error))?;
-            let _turn = self.writer.turn().await?;
-            match for_metadata(self.writer.client(), request).await {
-                Ok(_) => return Ok(()),
-                // Somebody else changed the list: look again and take ours out of what is there now.
-                Err(error) if error.is_invalid() || error.is_conflict() => {
-                    let request = requests(kind, &namespace)
-                        .get(&object_name, &GetParams::default())
-                        .map_err(|error| unbuildable(&error))?;
-                    metadata = for_metadata(self.writer.client(), request).await?;
-                    refused = Some(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        refused.map_or(Ok(()), Err)
+        let metadata = object.metadata();
+        let requests = requests(kind, metadata.namespace.as_deref().unwrap_or_default());
+        take_off(&self.writer, &requests, metadata, name, self.persistence).await
     }
 
     fn events_since(

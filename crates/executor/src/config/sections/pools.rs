@@ -13,6 +13,6 @@ pub struct PoolConfig {
     pub project_cap: u32,
     /// How many of them one domain of a project may hold; 0 means all.
     pub domain_cap: u32,
-    /// Task types whose tasks need a token; plugins may ask for others.
+    /// Task types whose tasks need a token; plugins may ask for others. Only tasks with a Kubernetes object hold tokens.
     pub task_types: Vec<String>,
 }

@@ -15,6 +15,7 @@ use super::{KindFeed, KindObjects, Observer};
 use crate::action::metadata::MANAGED_LABEL;
 use crate::plugin_list::{Served, served_kinds};
 use crate::watch::events::follow_kind;
+use crate::watch::missed::until_missed;
 use crate::watch::{PAGE, Sink, Synced, follow};
 
 /// The name of the watch that tells which kinds there are, in readiness and metrics.
@@ -152,19 +153,12 @@ impl Definitions {
             plural: kind.plural.to_string(),
         };
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-        let (label, value) = MANAGED_LABEL;
-        let config = watcher::Config::default().labels(&format!("{label}={value}")).page_size(PAGE);
-        let objects = KindObjects {
-            kind: kind.clone(),
-            plugin: Arc::clone(plugin),
-            feed: self.feed.clone(),
-            listed: HashSet::new(),
-        };
         tracing::info!(kind = %kind.kind, group = %kind.group, "the cluster serves this kind; it is watched");
         let (events, synced) = (self.feed.events.clone(), self.synced.clone());
         let events = follow_kind(EVENT_WATCH, self.client.clone(), kind.clone(), events, synced, stop.clone());
         self.watches.spawn(events);
-        self.watches.spawn(follow(KIND_WATCH, watcher(api, config), objects, self.synced.clone(), stop));
+        let (feed, synced) = (self.feed.clone(), self.synced.clone());
+        self.watches.spawn(follow_objects(api, kind.clone(), Arc::clone(plugin), feed, synced, stop));
     }
 
     fn stop(&mut self, name: &str) {
@@ -224,6 +218,30 @@ impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
         let name = definition.metadata.name.unwrap_or_default();
         self.defined.remove(&name);
         self.stop(&name);
+    }
+}
+
+/// Follows the objects of one kind.
+async fn follow_objects(
+    api: Api<DynamicObject>,
+    kind: ResourceKind,
+    plugin: Arc<dyn AnyK8sPlugin>,
+    feed: KindFeed,
+    synced: Synced,
+    cancel: CancellationToken,
+) {
+    let (label, value) = MANAGED_LABEL;
+    let selector = format!("{label}={value}");
+    let config = watcher::Config::default().labels(&selector).page_size(PAGE);
+    loop {
+        let (kind, plugin) = (kind.clone(), Arc::clone(&plugin));
+        let missed = until_missed(KIND_WATCH, &api, &selector, || feed.cache.versions(&kind));
+        let objects = KindObjects { kind: kind.clone(), plugin, feed: feed.clone(), listed: HashSet::new() };
+        let watch = follow(KIND_WATCH, watcher(api.clone(), config.clone()), objects, synced.clone(), cancel.clone());
+        tokio::select! {
+            () = watch => return,
+            () = missed => {}
+        }
     }
 }
 

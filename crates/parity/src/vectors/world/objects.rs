@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use aileron_executor::cluster::{ApiError, ObjectEvent, Objects, Observed, Sent};
+use aileron_executor::cluster::{ApiError, IsMeant, ObjectEvent, Objects, Observed, Sent};
 use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{Key, State, World, already_exists, not_found, resource_name};
@@ -64,9 +65,16 @@ impl Objects for World {
         plugin.decode(document).ok()
     }
 
-    async fn delete(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Result<(), ApiError> {
+    async fn delete(
+        &self,
+        kind: &ResourceKind,
+        namespace: &str,
+        name: &str,
+        is_meant: &IsMeant<'_>,
+    ) -> Result<(), ApiError> {
         let key = key(kind, namespace, name);
         let mut state = self.state();
+        state.check_identity(kind, &key, is_meant)?;
         let result = match state.refusal("delete", &key.0) {
             Some(refusal) => Err(refusal),
             None => state.delete(kind, &key),
@@ -74,9 +82,17 @@ impl Objects for World {
         state.log("delete", &key, None, result)
     }
 
-    async fn patch(&self, kind: &ResourceKind, namespace: &str, name: &str, patch: Value) -> Result<(), ApiError> {
+    async fn patch(
+        &self,
+        kind: &ResourceKind,
+        namespace: &str,
+        name: &str,
+        patch: Value,
+        is_meant: &IsMeant<'_>,
+    ) -> Result<(), ApiError> {
         let key = key(kind, namespace, name);
         let mut state = self.state();
+        state.check_identity(kind, &key, is_meant)?;
         let result = match state.refusal("patch", &key.0) {
             Some(refusal) => Err(refusal),
             None => state.change(kind, &key, |object| merge(object, &patch)),
@@ -84,10 +100,16 @@ impl Objects for World {
         state.log("patch", &key, None, result)
     }
 
-    async fn update(&self, kind: &ResourceKind, object: Box<dyn AnyResource>) -> Result<(), ApiError> {
+    async fn update(
+        &self,
+        kind: &ResourceKind,
+        object: Box<dyn AnyResource>,
+        is_meant: &IsMeant<'_>,
+    ) -> Result<(), ApiError> {
         let document = document(object.as_ref())?;
         let key = key_of(kind, object.as_ref());
         let mut state = self.state();
+        state.check_identity(kind, &key, is_meant)?;
         let result = match state.refusal("update", &key.0) {
             Some(refusal) => Err(refusal),
             None => state.change(kind, &key, |object| object.clone_from(&document)),
@@ -151,6 +173,17 @@ impl Objects for World {
 }
 
 impl State {
+    /// An object of somebody else is never written, so there is no call to record. One that is not there is: whether it
+    /// is, only the call tells.
+    fn check_identity(&self, kind: &ResourceKind, key: &Key, is_meant: &IsMeant<'_>) -> Result<(), ApiError> {
+        let Some(object) = self.objects.get(key) else { return Ok(()) };
+        let metadata = serde_json::from_value::<ObjectMeta>(object["metadata"].clone());
+        if metadata.is_ok_and(|metadata| is_meant(&metadata)) {
+            return Ok(());
+        }
+        Err(ApiError::somebody_elses(&kind.kind, &key.1, &key.2))
+    }
+
     /// Deletes an object, or marks it if somebody holds it.
     fn delete(&mut self, kind: &ResourceKind, key: &Key) -> Result<(), ApiError> {
         let now = self.now;

@@ -1,11 +1,12 @@
 //! What a task needs is in somebody else's hands: its name, or its kind.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use aileron_idl::json_to_struct;
-use aileron_parity::suite::{LOOK_EVERY, Server, Shown, Task};
-use aileron_sandbox::{Rules, install_definitions};
-use anyhow::Result;
+use aileron_parity::suite::{Executor, LOOK_EVERY, PATIENCE, Server, Shown, Space, Task, attempts};
+use aileron_sandbox::{ApiError, Fault, Rules, install_definitions};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -15,11 +16,15 @@ use crate::quota::{check, limited};
 
 aileron_parity::on_both!(
     a_foreign_pod_of_the_same_name_is_reported_and_left_alone,
+    a_pod_in_the_place_of_ours_is_not_followed,
     a_pod_of_the_same_name_that_goes_away_is_waited_for,
     a_task_waits_until_its_kind_is_installed
 );
 
 const THEIRS: &str = "example.com/theirs";
+
+/// Makes a copy of our pod somebody else's.
+type Change = fn(&mut Pod);
 
 fn pod(name: &str, finalizers: &[&str]) -> Result<Pod> {
     Ok(serde_json::from_value(json!({
@@ -35,20 +40,132 @@ fn meddles(verb: &str) -> bool {
     ["update", "patch", "delete", "deletecollection"].contains(&verb)
 }
 
-async fn a_foreign_pod_of_the_same_name_is_reported_and_left_alone(on: Server) -> Result<()> {
-    let space = limited(on).await?.space("taken").await?;
-    let foreign = space.pods.create(&PostParams::default(), &pod("mine-0", &[])?).await?;
-    space.submit(&Task::container("mine")).await?;
-    let ended = space.until_ended("mine").await?;
-    let error = ended.shown().error_state.unwrap();
-    assert_eq!((ended.outcome().unwrap().0.as_str(), error.kind.as_str()), ("Failed", "SYSTEM"), "{}", ended.summary());
-    assert!(error.message.contains("Pod [taken/mine-0] exists and does not belong to"), "{}", error.message);
-    let now = space.pods.get("mine-0").await?;
-    assert_eq!((now.uid(), now.metadata.deletion_timestamp), (foreign.uid(), None));
+/// The executor changed or removed none of these pods.
+async fn untouched(space: &Space<'_>, pods: &[Pod]) -> Result<()> {
+    for pod in pods {
+        let name = pod.name_any();
+        let now = space.pods.get(&name).await?;
+        assert_eq!((now.uid(), &now.metadata.deletion_timestamp), (pod.uid(), &None), "{name}");
+        assert_eq!(now.finalizers(), pod.finalizers(), "{name}");
+    }
     let meddled: Vec<_> =
         space.requests()?.into_iter().filter(|asked| asked.resource == "pods" && meddles(&asked.verb)).collect();
     assert!(meddled.iter().all(|asked| asked.code >= 400), "{meddled:?}");
-    assert_eq!(space.runs().iter().filter(|run| run.name == "mine-0").count(), 1);
+    Ok(())
+}
+
+async fn a_foreign_pod_of_the_same_name_is_reported_and_left_alone(on: Server) -> Result<()> {
+    let space = limited(on).await?.space("taken").await?;
+    let plain = pod("mine-0", &[])?;
+    // The executor's watches show this one.
+    let mut posing = pod("posing-0", &["flyte/flytek8s"])?;
+    posing.labels_mut().insert("flyte.org/managed".to_owned(), "true".to_owned());
+    let mut foreign = Vec::new();
+    for pod in [&plain, &posing] {
+        foreign.push(space.pods.create(&PostParams::default(), pod).await?);
+    }
+    let names = ["mine", "posing"];
+    for name in names {
+        space.submit(&Task::container(name)).await?;
+    }
+    for name in names {
+        let ended = space.until_ended(name).await?;
+        let error = ended.shown().error_state.unwrap();
+        let outcome = ended.outcome().unwrap().0;
+        assert_eq!((outcome.as_str(), error.kind.as_str()), ("Failed", "SYSTEM"), "{}", ended.summary());
+        let told = format!("Pod [taken/{name}-0] exists and does not belong to");
+        assert!(error.message.contains(&told), "{}", error.message);
+    }
+    untouched(&space, &foreign).await?;
+    // Nor does it go with the action that wanted its name.
+    for name in names {
+        space.delete(name).await?;
+        space.until_gone(name).await?;
+    }
+    untouched(&space, &foreign).await?;
+    assert_eq!(space.runs().len(), foreign.len());
+    Ok(())
+}
+
+/// Pods that take the places of ours while their tasks run, as they are found when the executor is back: each ends well,
+/// and none of them is the task's.
+async fn a_pod_in_the_place_of_ours_is_not_followed(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
+    let space = bench.space("swapped").await?;
+    let swaps: [(&str, Change); 3] = [
+        ("owner", |pod| pod.owner_references_mut().iter_mut().for_each(|owner| owner.uid = "another".to_owned())),
+        ("attempt", |pod| drop(pod.labels_mut().insert("attempt".to_owned(), "7".to_owned()))),
+        ("unmarked", |pod| (pod.metadata.labels, pod.metadata.owner_references) = (None, None)),
+    ];
+    let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
+    for (name, _) in swaps {
+        space.submit(&Task::container(name).attempts(&["run"])).await?;
+    }
+    for (name, _) in swaps {
+        space.until(name, "running", |action| action.reason() == "Executing").await?;
+    }
+    executor.stop().await?;
+    let mut strangers = Vec::new();
+    for (name, change) in swaps {
+        let pod = format!("{name}-0");
+        let ours = space.pods.get(&pod).await?;
+        space.pods.delete(&pod, &DeleteParams::default().grace_period(0)).await?;
+        until_pod(&space, &pod, Option::is_none).await?;
+        let mut stranger = Pod { spec: ours.spec, ..Pod::default() };
+        stranger.metadata.name = ours.metadata.name;
+        stranger.metadata.labels = ours.metadata.labels;
+        stranger.metadata.owner_references = ours.metadata.owner_references;
+        stranger.annotations_mut().extend([attempts(&["succeed"])]);
+        stranger.spec.get_or_insert_default().node_name = None;
+        change(&mut stranger);
+        strangers.push(space.pods.create(&PostParams::default(), &stranger).await?);
+    }
+    for (name, _) in swaps {
+        let ended =
+            |pod: &Option<Pod>| pod.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some("Succeeded");
+        until_pod(&space, &format!("{name}-0"), ended).await?;
+    }
+    let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
+    for (name, _) in swaps {
+        let ended = space.until_ended(name).await?;
+        assert_eq!(ended.outcome().unwrap().0, "Failed", "{}", space.dump(name).await);
+        let error = ended.shown().error_state.unwrap();
+        assert!(error.message.contains("exists and does not belong to"), "{}", error.message);
+        space.delete(name).await?;
+        space.until_gone(name).await?;
+    }
+    untouched(&space, &strangers).await?;
+    executor.stop().await
+}
+
+async fn until_pod(space: &Space<'_>, name: &str, done: impl Fn(&Option<Pod>) -> bool) -> Result<()> {
+    let begin = Instant::now();
+    while !done(&space.pods.get_opt(name).await?) {
+        ensure!(begin.elapsed() < PATIENCE, "{}", space.dump(name).await);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+/// The name is taken when the pod is created, and free when it is looked at. Only the sandbox can be made to say so.
+#[tokio::test]
+async fn a_pod_that_just_went_is_charged_to_nobody() -> Result<()> {
+    let bench = limited(Server::Sandbox).await?;
+    let space = bench.space("fleeting").await?;
+    let refusals = AtomicUsize::new(2);
+    let taken = move |verb: &str, resource: &str, namespace: &str, _: &str| {
+        let is_meant = (verb, resource, namespace) == ("create", "pods", "fleeting");
+        let one_less = |left: usize| left.checked_sub(1);
+        let refuses = is_meant && refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
+        refuses.then(|| ApiError { reason: "AlreadyExists", ..ApiError::of_code(409, "pods already exists") })
+    };
+    bench.cluster.sandbox().context("the sandbox")?.faults().add(Fault::Decide(Box::new(taken)));
+    space.submit(&Task::container("late")).await?;
+    let ended = space.until_ended("late").await?;
+    check(std::slice::from_ref(&ended));
+    assert_eq!((ended.shown().attempts, ended.shown().system_failures), (1, 0), "{}", ended.summary());
+    let creates = space.requests()?.into_iter().filter(|asked| (&*asked.verb, &*asked.resource) == ("create", "pods"));
+    assert_eq!(creates.map(|asked| asked.code).collect::<Vec<_>>(), [409, 409, 201]);
     Ok(())
 }
 
@@ -64,6 +181,7 @@ async fn a_pod_of_the_same_name_that_goes_away_is_waited_for(on: Server) -> Resu
         conditions.iter().any(|it| it.message == "waiting for the terminating Pod [going/next-0] to go away"),
         "{conditions:?}"
     );
+    assert_eq!(waits.pending().map(|(code, _)| code).as_deref(), Some("Terminating"));
     let held = space.pods.get("next-0").await?;
     assert_eq!((held.uid(), held.finalizers()), (foreign.uid(), [THEIRS.to_owned()].as_slice()));
     let released = json!({"metadata": {"finalizers": null}});

@@ -3,14 +3,19 @@
 use std::time::{Duration, Instant};
 
 use aileron_idl::flyteidl2::common::ActionPhase;
-use aileron_parity::suite::{Executor, Server, Space};
+use aileron_parity::cluster::{Front, Refuse};
+use aileron_parity::suite::{Executor, PATIENCE, Server, Space};
 use aileron_sandbox::{Fault, Match};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::json;
 
 use crate::quota::{check, container, counting, refused, space_with, submit_all};
 
-aileron_parity::on_both!(unseen_quotas_cost_a_handful_of_refusals);
+aileron_parity::on_both!(
+    unseen_quotas_cost_a_handful_of_refusals,
+    an_overloaded_server_costs_no_attempt,
+    a_refused_create_comes_back_when_it_was_asked_to
+);
 
 const ROOM: usize = 10;
 const TASKS: usize = 40;
@@ -44,14 +49,13 @@ async fn unseen_quotas_cost_a_handful_of_refusals(on: Server) -> Result<()> {
     executor.stop().await
 }
 
-/// Only the sandbox can be told to be overloaded; the answers are those of the real server.
-#[tokio::test]
-async fn an_overloaded_server_costs_no_attempt() -> Result<()> {
+/// The server has too much to do, or somebody in front of it says so.
+async fn an_overloaded_server_costs_no_attempt(on: Server) -> Result<()> {
     const SOME: usize = 30;
-    let bench = Server::Sandbox.bench().await?;
-    let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
+    let bench = on.bench().await?;
+    let front = Front::start(&bench.cluster).await?;
+    let executor = Executor::start_with(front.client()?, &bench.settings(), std::convert::identity).await?;
     let space = bench.space("overloaded").await?;
-    let faults = bench.cluster.sandbox().context("a sandbox")?.faults();
     // More than the two creates of pods in a row: pauses grow, and each is one refusal.
     for (verb, resource, code, times) in [
         ("create", "pods", 429, 2),
@@ -60,18 +64,46 @@ async fn an_overloaded_server_costs_no_attempt() -> Result<()> {
         ("patch", "taskactions", 503, 20),
         ("watch", "pods", 503, 2),
     ] {
-        faults.add(Fault::Times(Match::of(verb, resource), code, times));
+        front.refuse(Refuse::of(verb, resource, code, times).retry_after(1));
     }
-    faults.drop_watches();
+    front.drop_watches();
     submit_all(&space, SOME, |name| container(name, LIFE)).await?;
     check(&space.until_all_ended(SOME, Duration::from_secs(60)).await?);
-    assert_eq!(refused(&space, "pods")?.len(), 3, "one create at a time tries how things are");
-    let told = |code: u16| -> Result<usize> {
-        Ok(space.requests()?.iter().filter(|asked| asked.resource == "taskactions" && asked.code == code).count())
+    let refused = |verb: &str, resource: &str, code: u16| {
+        let passed = front.passed().into_iter().filter(|passed| passed.refused).map(|passed| passed.record);
+        passed.filter(|asked| asked.verb == verb && asked.resource == resource && asked.code == code).count()
     };
-    assert_eq!((told(429)?, told(503)?), (20, 20), "a refused write is done again");
+    let creates = (refused("create", "pods", 429), refused("create", "pods", 503));
+    assert_eq!(creates, (2, 1), "one create at a time tries how things are");
+    let writes = (refused("patch", "taskactions", 429), refused("patch", "taskactions", 503));
+    assert_eq!(writes, (20, 20), "a refused write is done again");
+    assert_eq!(refused("watch", "pods", 503), 2, "a watch that is refused is opened again");
     assert!((0..SOME).any(|number| waited(&space, &format!("t{number:04}"))));
     assert_eq!(space.runs().len(), SOME, "each pod runs once");
+    executor.stop().await
+}
+
+/// Whoever refuses says when to come back, which is later than the executor would have by itself.
+async fn a_refused_create_comes_back_when_it_was_asked_to(on: Server) -> Result<()> {
+    /// The first pause is one second and a part of it.
+    const LATER: u32 = 4;
+    let bench = on.bench().await?;
+    let front = Front::start(&bench.cluster).await?;
+    let executor = Executor::start_with(front.client()?, &bench.settings(), std::convert::identity).await?;
+    for code in [429, 503] {
+        let space = bench.space(&format!("later-{code}")).await?;
+        front.refuse(Refuse::of("create", "pods", code, 1).within(&space.namespace).retry_after(LATER));
+        submit_all(&space, 1, |name| container(name, LIFE)).await?;
+        check(&space.until_all_ended(1, PATIENCE).await?);
+        let mut creates = front.passed();
+        creates.retain(|it| (it.record.verb.as_str(), it.record.resource.as_str()) == ("create", "pods"));
+        creates.retain(|it| it.record.namespace == space.namespace);
+        let codes: Vec<_> = creates.iter().map(|it| it.record.code).collect();
+        assert_eq!(codes, [code, 201]);
+        let gap = creates[1].at - creates[0].at;
+        assert!(gap >= Duration::from_secs(LATER.into()), "{code}: tried again after {gap:?}");
+        assert!(waited(&space, "t0000"));
+    }
     executor.stop().await
 }
 

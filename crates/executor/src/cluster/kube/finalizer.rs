@@ -1,0 +1,224 @@
+//! Taking a finalizer off an object that others write, too.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use aileron_machinery::config::K8sConfig;
+use kube::api::{GetParams, ObjectMeta, Patch, PatchParams};
+use kube::core::request::Request;
+use serde_json::json;
+
+use super::Writer;
+use super::requests::{for_metadata, unbuildable};
+use crate::cluster::ApiError;
+
+/// The random part of a pause; Flyte 1's.
+const JITTER: f64 = 0.1;
+
+/// A pause is never longer, however often it was doubled: an action waits for its end, and others for the action.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How often a write is tried when somebody else writes the object at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Persistence {
+    tries: u64,
+    first_pause: Duration,
+}
+
+impl Persistence {
+    /// `plugins.k8s.update-backoff-retries`, which counts the first try too, and `update-base-backoff-duration`.
+    ///
+    /// # Differs from upstream
+    ///
+    /// Flyte 1 does not try at all if there are to be no retries, and Flyte 2 tries once, whatever is configured.
+    pub fn of(config: &K8sConfig) -> Self {
+        let millis = u64::try_from(config.update_base_backoff_duration).unwrap_or_default();
+        Self {
+            tries: u64::try_from(config.update_backoff_retries).unwrap_or_default().max(1),
+            first_pause: Duration::from_millis(millis),
+        }
+    }
+
+    /// The pause after so many tries; `random` is between zero and one.
+    fn pause(&self, tries: u64, random: f64) -> Duration {
+        let doublings = u32::try_from(tries.saturating_sub(1)).unwrap_or(u32::MAX);
+        let pause = self.first_pause.saturating_mul(2u32.saturating_pow(doublings)).min(LONGEST_PAUSE);
+        pause.mul_f64(1.0 + JITTER * random)
+    }
+}
+
+impl Default for Persistence {
+    fn default() -> Self {
+        Self::of(&K8sConfig::default())
+    }
+}
+
+/// Takes one finalizer off the object that was seen as `seen`, and off no other of its name.
+pub(super) async fn take_off(
+    writer: &Writer,
+    requests: &Request,
+    seen: &ObjectMeta,
+    finalizer: &str,
+    persistence: Persistence,
+) -> Result<(), ApiError> {
+    let name = seen.name.as_deref().unwrap_or_default();
+    let mut now = seen.clone();
+    let mut tries = 0;
+    loop {
+        let names = now.finalizers.as_deref().unwrap_or_default();
+        let Some(index) = names.iter().position(|name| name == finalizer) else { return Ok(()) };
+        let request = requests
+            .patch(name, &PatchParams::default(), &Patch::Json::<()>(removal(seen, index, finalizer)?))
+            .map_err(|error| unbuildable(&error))?;
+        let turn = writer.turn().await?;
+        let refused = match for_metadata(writer.client(), request).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_invalid() || error.is_conflict() => error,
+            Err(error) => return Err(error),
+        };
+        drop(turn);
+        tries += 1;
+        if tries >= persistence.tries {
+            return Err(refused);
+        }
+        tokio::time::sleep(persistence.pause(tries, random())).await;
+        // Somebody else changed the object: look again and take ours out of what is there now.
+        let request = requests.get(name, &GetParams::default()).map_err(|error| unbuildable(&error))?;
+        now = for_metadata(writer.client(), request).await?;
+        if now.uid != seen.uid {
+            let namespace = seen.namespace.as_deref().unwrap_or_default();
+            return Err(ApiError::somebody_elses("object", namespace, name));
+        }
+    }
+}
+
+/// Removes the finalizer at this place of this object; the server refuses if either is another by now.
+fn removal(object: &ObjectMeta, index: usize, finalizer: &str) -> Result<json_patch::Patch, ApiError> {
+    let path = format!("/metadata/finalizers/{index}");
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": object.uid},
+        {"op": "test", "path": path, "value": finalizer},
+        {"op": "remove", "path": path},
+    ]);
+    serde_json::from_value(patch).map_err(|error| ApiError::unanswered(error.to_string()))
+}
+
+/// A number from zero to one. The keys of a std hasher are random, and spreading tries asks for no more.
+fn random() -> f64 {
+    RandomState::new().hash_one(()) as f64 / u64::MAX as f64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::{Arc, Mutex};
+
+    use axum::Router;
+    use axum::body::Bytes;
+    use axum::response::IntoResponse;
+    use axum::routing::get;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::cluster::kube::requests::at;
+
+    const OURS: &str = "flyte/flytek8s";
+    const THEIRS: &str = "example.com/theirs";
+
+    /// A server with one pod, which refuses the first patches; somebody else writes the pod each time.
+    struct Server {
+        pod: Value,
+        refusals: usize,
+        meanwhile: fn(&mut Value),
+        patches: usize,
+    }
+
+    fn pod(uid: &str, finalizers: &[&str]) -> Value {
+        json!({
+            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {"namespace": "n", "name": "p", "uid": uid, "finalizers": finalizers},
+        })
+    }
+
+    fn refuse(code: u16, reason: &str) -> axum::response::Response {
+        let status = json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "no"});
+        (axum::http::StatusCode::from_u16(code).unwrap(), status.to_string()).into_response()
+    }
+
+    impl Server {
+        fn new(refusals: usize, meanwhile: fn(&mut Value)) -> Arc<Mutex<Self>> {
+            Arc::new(Mutex::new(Self { pod: pod("a", &[OURS]), refusals, meanwhile, patches: 0 }))
+        }
+
+        fn patch(&mut self, body: &[u8]) -> axum::response::Response {
+            self.patches += 1;
+            if self.patches <= self.refusals {
+                (self.meanwhile)(&mut self.pod);
+                return refuse(409, "Conflict");
+            }
+            let patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
+            match json_patch::patch(&mut self.pod, &patch) {
+                Ok(()) => self.pod.to_string().into_response(),
+                Err(_) => refuse(422, "Invalid"),
+            }
+        }
+    }
+
+    /// Takes ours off the pod as it was in the beginning.
+    async fn take_ours_off(server: &Arc<Mutex<Server>>, config: &K8sConfig) -> Result<(), ApiError> {
+        let (read, written) = (Arc::clone(server), Arc::clone(server));
+        let route = get(move || async move { read.lock().unwrap().pod.to_string() })
+            .patch(move |body: Bytes| async move { written.lock().unwrap().patch(&body) });
+        let router = Router::new().route("/api/v1/namespaces/n/pods/p", route);
+        let writer = Writer::new(kube::Client::new(router, "default"));
+        let seen: ObjectMeta = serde_json::from_value(pod("a", &[OURS])["metadata"].take()).unwrap();
+        take_off(&writer, &at("", "v1", "pods", "n"), &seen, OURS, Persistence::of(config)).await
+    }
+
+    fn config(tries: i64, millis: i64) -> K8sConfig {
+        K8sConfig { update_backoff_retries: tries, update_base_backoff_duration: millis, ..K8sConfig::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn conflicts_are_tried_again_as_configured_and_only_ours_comes_off() {
+        let server =
+            Server::new(2, |pod| pod["metadata"]["finalizers"].as_array_mut().unwrap().insert(0, THEIRS.into()));
+        let began = tokio::time::Instant::now();
+        take_ours_off(&server, &config(3, 1000)).await.unwrap();
+        let took = began.elapsed();
+        assert!(took >= Duration::from_secs(3) && took < Duration::from_secs(4), "1 s and 2 s, not {took:?}");
+        let server = server.lock().unwrap();
+        assert_eq!((server.patches, &server.pod), (3, &pod("a", &[THEIRS, THEIRS])));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_given_up_after_the_configured_tries() {
+        for (configured, tries) in [(2, 2), (1, 1), (0, 1)] {
+            let server = Server::new(usize::MAX, |_| {});
+            assert!(take_ours_off(&server, &config(configured, 10)).await.unwrap_err().is_conflict());
+            assert_eq!(server.lock().unwrap().patches, tries);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_object_of_the_name_keeps_what_it_has() {
+        for refusals in [0, 1] {
+            let server = Server::new(refusals, |_| {});
+            server.lock().unwrap().pod = pod("b", &[OURS]);
+            assert!(take_ours_off(&server, &config(5, 10)).await.unwrap_err().is_not_found());
+            let server = server.lock().unwrap();
+            assert_eq!((server.patches, &server.pod), (1, &pod("b", &[OURS])));
+        }
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_bound() {
+        let upstream = Persistence::default();
+        assert_eq!(upstream, Persistence { tries: 5, first_pause: Duration::from_millis(10) });
+        let pauses: Vec<_> = (1..5).map(|tries| upstream.pause(tries, 0.0).as_millis()).collect();
+        assert_eq!(pauses, [10, 20, 40, 80]);
+        assert_eq!(upstream.pause(1, 1.0), Duration::from_millis(11));
+        assert_eq!(upstream.pause(u64::MAX, 0.0), LONGEST_PAUSE);
+        assert_eq!(Persistence::of(&config(-1, -1)).pause(1, 1.0), Duration::ZERO);
+    }
+}

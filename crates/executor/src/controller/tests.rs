@@ -1,0 +1,198 @@
+#![allow(clippy::unwrap_used)]
+
+use aileron_idl::flyteidl2::workflow::{ActionEvent, ConditionAction};
+use aileron_machinery::{Platform, PluginSet};
+use async_trait::async_trait;
+use k8s_openapi::ByteString;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use prost::Message;
+
+use super::*;
+use crate::action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionSpec};
+use crate::clock::SystemClock;
+use crate::cluster::kube::Writer;
+use crate::cluster::kube::objects::KubeObjects;
+use crate::cluster::{Actions, ApiError, Objects, Urgency};
+use crate::events::{EventError, EventSink};
+use crate::gate::Gate;
+use crate::reconcile::Settings;
+use crate::registry::{Registry, RegistryRules};
+use crate::storage::{BlobStore, MemoryStore};
+
+/// Writes that reach the memory and nobody else.
+struct InMemory(Arc<Memory>);
+
+#[async_trait]
+impl Actions for InMemory {
+    async fn add_finalizer(&self, _: &Action) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn remove_finalizer(&self, _: &Action) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn write_status(&self, action: &Action, status: &TaskActionStatus, _: Urgency) -> Result<(), ApiError> {
+        let mut metadata = action.object.metadata.clone();
+        let version: u64 = metadata.resource_version.unwrap().parse().unwrap();
+        metadata.resource_version = Some((version + 1).to_string());
+        self.0.wrote_status(&ActionKey::of(&metadata), status, &metadata);
+        Ok(())
+    }
+
+    async fn add_labels(&self, _: &Action, _: &[(&str, &str)]) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn warn(&self, _: &TaskAction, _: &str, _: &str, _: &str) {}
+}
+
+struct Nowhere;
+
+#[async_trait]
+impl EventSink for Nowhere {
+    async fn record_all(&self, _: Vec<ActionEvent>) -> Result<(), EventError> {
+        Ok(())
+    }
+}
+
+fn controller(memory: &Arc<Memory>, queue: &Arc<Queue>) -> Controller {
+    let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    let writer = Writer::new(kube::Client::try_from(nowhere).unwrap());
+    let objects: Arc<dyn Objects> =
+        Arc::new(KubeObjects::new(writer.clone(), Arc::default(), Arc::default(), Arc::default()));
+    let store: Arc<dyn BlobStore> = Arc::new(MemoryStore::new());
+    let rules = RegistryRules::default();
+    let registry =
+        Registry::new(&PluginSet::new(), &rules, &objects, &store, &Arc::new(Gate::default()), None).unwrap();
+    let reconciler = Reconciler {
+        registry: Arc::new(registry),
+        actions: Arc::new(InMemory(Arc::clone(memory))),
+        objects,
+        store,
+        events: Arc::new(Nowhere),
+        catalog: None,
+        clock: Arc::new(SystemClock),
+        settings: Settings::default(),
+        platform: Arc::new(Platform::default),
+    };
+    Controller {
+        reconciler: Arc::new(reconciler),
+        memory: Arc::clone(memory),
+        queue: Arc::clone(queue),
+        actions: Arc::new(KubeActions::new(writer, Arc::clone(memory))),
+        max_rounds: 1,
+    }
+}
+
+/// An action that waits for a signal.
+fn condition(name: &str) -> TaskAction {
+    let mut object = TaskAction::new(name, TaskActionSpec::default());
+    object.metadata.namespace = Some("ns".into());
+    object.metadata.uid = Some("u".into());
+    object.metadata.resource_version = Some("1".into());
+    object.spec.action_type = ACTION_TYPE_CONDITION.into();
+    object.spec.condition_spec =
+        ByteString(ConditionAction { name: name.into(), ..Default::default() }.encode_to_vec());
+    object
+}
+
+/// Gives an action its round.
+async fn round(controller: &Controller, key: &ActionKey) {
+    let next = tokio::time::timeout(Duration::from_secs(5), controller.queue.next()).await.unwrap();
+    assert_eq!(next, *key);
+    controller.rounds(key).await;
+}
+
+#[test]
+fn pauses_double_up_to_a_bound() {
+    assert_eq!(backoff(1), FIRST_BACKOFF);
+    assert_eq!(backoff(2), FIRST_BACKOFF * 2);
+    assert_eq!(backoff(100), LONGEST_BACKOFF);
+}
+
+#[test]
+fn what_only_the_look_for_safety_finds_is_counted() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let page = recorder.handle();
+    let finds = || {
+        let page = page.render();
+        let line = page.lines().find_map(|line| line.strip_prefix("aileron_safety_finds_total "));
+        line.map_or(0, |count| count.parse().unwrap())
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    metrics::with_local_recorder(&recorder, || {
+        runtime.block_on(async {
+            let (memory, queue) = (Arc::<Memory>::default(), Arc::<Queue>::default());
+            let controller = controller(&memory, &queue);
+            let key = ActionKey::new("ns", "gate");
+            let look = async |signal: bool| {
+                memory.remove(&key);
+                memory.observe(condition("gate"));
+                queue.wake(&key);
+                round(&controller, &key).await;
+                if signal {
+                    let mut signalled = condition("gate");
+                    signalled.metadata.resource_version = Some("9".into());
+                    signalled.status = Some(memory.get(&key).unwrap().status());
+                    signalled.status.as_mut().unwrap().signal_value = ByteString(b"yes".to_vec());
+                    // The wake-up that belongs to this is lost.
+                    assert!(memory.observe(signalled));
+                }
+            };
+            // A round because of a change is no find, whatever it does.
+            look(false).await;
+            assert_eq!(memory.get(&key).unwrap().status().phase_history.len(), 1);
+            assert_eq!(finds(), 0);
+            // Nor is a look that finds everything as it was.
+            queue.wake(&key);
+            assert_eq!(queue.next().await, key);
+            queue.finished(&key, Next::Safety(Instant::now()));
+            round(&controller, &key).await;
+            assert_eq!(finds(), 0);
+
+            look(true).await;
+            queue.wake(&key);
+            assert_eq!(queue.next().await, key);
+            queue.finished(&key, Next::Safety(Instant::now()));
+            round(&controller, &key).await;
+            assert!(memory.get(&key).is_none_or(|action| action.status().is_terminal()));
+            assert_eq!(finds(), 1);
+        });
+    });
+}
+
+fn waiting(reason: PendingReason, message: &str) -> Action {
+    let mut object = condition("a");
+    let now = Timestamp::now();
+    let mut status = TaskActionStatus::default();
+    status.set_condition(crate::pending::CONDITION, true, reason.as_str(), message, now);
+    object.status = Some(status);
+    Action::new(object, None)
+}
+
+#[test]
+fn at_the_gate_only_leaving_it_is_a_find() {
+    let (one, other) = (waiting(PendingReason::Quota, "1 left"), waiting(PendingReason::Quota, "2 left"));
+    assert!(!found_something(&one, Some(&other)), "the words are renewed by looking");
+    assert!(!found_something(&one, Some(&waiting(PendingReason::BackOff, "a pause"))));
+    assert!(found_something(&one, Some(&waiting(PendingReason::Starting, "created"))));
+    assert!(found_something(
+        &waiting(PendingReason::Unschedulable, "no room"),
+        Some(&waiting(PendingReason::Unschedulable, "no cpu"))
+    ));
+    assert!(found_something(&one, None));
+}
+
+#[tokio::test]
+async fn a_look_that_the_gate_asks_for_is_one_for_safety() {
+    let (memory, queue) = (Arc::<Memory>::default(), Arc::<Queue>::default());
+    let controller = controller(&memory, &queue);
+    let waiting = waiting(PendingReason::Quota, "1 left");
+    let key = ActionKey::of(&waiting.object.metadata);
+    memory.observe(waiting.object);
+    let at = |seconds| Wake::At(Timestamp::now() + SignedDuration::from_secs(seconds));
+    assert!(matches!(controller.after(&key, at(150)).await, Next::Safety(_)));
+    assert!(matches!(controller.after(&key, at(20)).await, Next::At(_)), "a pause that ends by itself");
+    assert!(matches!(controller.after(&key, Wake::OnChange).await, Next::Safety(_)));
+}

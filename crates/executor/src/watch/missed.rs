@@ -1,0 +1,172 @@
+//! Whether a watch shows all there is.
+//!
+//! A watch that is alive and silent about a change leaves an old picture, and everything that is decided from it is
+//! wrong until something else happens to the object. So from time to time the versions of all objects are listed, their
+//! metadata only, and compared with what the watch showed: one request for a few hundred objects, however many tasks
+//! wait.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::Duration;
+
+use kube::api::{Api, ListParams, ObjectMeta};
+use serde::de::DeserializeOwned;
+
+use super::PAGE;
+
+/// How often to compare. As long as the look at a quiet action: it is the same guard, against another loss.
+const EVERY: Duration = Duration::from_secs(600);
+/// What a watch has not shown after this long it will not show. Even a busy one is behind by seconds only.
+const SHOWN_WITHIN: Duration = Duration::from_secs(30);
+
+/// Namespace and name.
+pub(super) type Place = (String, String);
+
+/// The version of each object; they grow with each change.
+pub(super) type Versions = HashMap<Place, u64>;
+
+/// Returns when the watch turns out to have missed a change, which is counted. Nothing is asked while nothing is shown:
+/// whoever makes an object and does not see it looks for it.
+pub(super) async fn until_missed<K>(
+    name: &'static str,
+    api: &Api<K>,
+    selector: &str,
+    shown: impl Fn() -> Versions + Send,
+) where
+    K: Clone + DeserializeOwned + Debug,
+{
+    until_behind(|| list(api, selector), shown).await;
+    metrics::counter!("aileron_safety_finds_total").increment(1);
+    tracing::warn!(watch = name, "a change was missed and found only by comparing; everything is listed anew");
+}
+
+/// Compares until what is shown stays behind what is there.
+async fn until_behind<F>(list: impl Fn() -> F, shown: impl Fn() -> Versions)
+where
+    F: Future<Output = Result<Versions, kube::Error>>,
+{
+    loop {
+        tokio::time::sleep(EVERY).await;
+        if shown().is_empty() {
+            continue;
+        }
+        // Whatever keeps the server from answering keeps the watch busy, too; the next time will tell.
+        let Ok(listed) = list().await else { continue };
+        let suspects = behind(&listed, &shown());
+        if suspects.is_empty() {
+            continue;
+        }
+        tokio::time::sleep(SHOWN_WITHIN).await;
+        let Ok(listed) = list().await else { continue };
+        let shown = shown();
+        if suspects.into_iter().any(|(place, version)| is_still_behind(&place, version, &listed, &shown)) {
+            return;
+        }
+    }
+}
+
+/// Where the watch is behind, and behind what: a version, or nothing for an object that is gone.
+fn behind(listed: &Versions, shown: &Versions) -> HashMap<Place, Option<u64>> {
+    let older = listed.iter().filter(|(place, version)| shown.get(*place).is_none_or(|shown| shown < *version));
+    let older = older.map(|(place, version)| (place.clone(), Some(*version)));
+    let gone = shown.keys().filter(|place| !listed.contains_key(*place)).map(|place| (place.clone(), None));
+    older.chain(gone).collect()
+}
+
+fn is_still_behind(place: &Place, version: Option<u64>, listed: &Versions, shown: &Versions) -> bool {
+    match (version, listed.get(place), shown.get(place)) {
+        (Some(version), Some(_), shown) => shown.is_none_or(|shown| *shown < version),
+        // Gone meanwhile, which the watch may be about to show.
+        (Some(_), None, _) => false,
+        (None, listed, shown) => listed.is_none() && shown.is_some(),
+    }
+}
+
+/// Versions of all objects with these labels.
+async fn list<K>(api: &Api<K>, selector: &str) -> Result<Versions, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut parameters = ListParams::default().labels(selector).limit(PAGE);
+    let mut versions = Versions::new();
+    loop {
+        let page = api.list_metadata(&parameters).await?;
+        versions.extend(page.items.iter().map(|object| version(&object.metadata)));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(versions),
+        }
+    }
+}
+
+/// Where an object is, and its version.
+pub(super) fn version(metadata: &ObjectMeta) -> (Place, u64) {
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+    ((part(&metadata.namespace), part(&metadata.name)), version.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    fn versions(pairs: &[(&str, u64)]) -> Versions {
+        pairs.iter().map(|(name, version)| (("ns".to_owned(), (*name).to_owned()), *version)).collect()
+    }
+
+    /// How many times the server is asked until a miss is found; nothing if none is found in an hour.
+    async fn asked(lists: &[&[(&str, u64)]], shown: &[&[(&str, u64)]]) -> Option<usize> {
+        let count = Mutex::new(0);
+        let at = |of: &[&[(&str, u64)]]| {
+            let count = *count.lock().unwrap_or_else(PoisonError::into_inner);
+            versions(of[count.min(of.len() - 1)])
+        };
+        let list = || {
+            let listed = at(lists);
+            *count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            std::future::ready(Ok(listed))
+        };
+        let until = until_behind(list, || at(shown));
+        let found = tokio::time::timeout(Duration::from_secs(3600), until).await.is_ok();
+        found.then(|| *count.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_is_never_shown_is_found() {
+        let (old, new): (&[_], &[_]) = (&[("a", 5), ("b", 7)], &[("a", 9), ("b", 7)]);
+        assert_eq!(asked(&[old], &[old]).await, None);
+        assert_eq!(asked(&[new], &[old]).await, Some(2), "a change");
+        assert_eq!(asked(&[old, new], &[old]).await, Some(3), "a change after the first look");
+        assert_eq!(asked(&[&[("b", 7)]], &[old]).await, Some(2), "a deletion");
+        assert_eq!(asked(&[old], &[&[("b", 7)]]).await, Some(2), "a new object");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_only_late_has_missed_nothing() {
+        let (old, new, newest): (&[_], &[_], &[_]) = (&[("a", 5)], &[("a", 9)], &[("a", 12)]);
+        assert_eq!(asked(&[new], &[old, old, new]).await, None);
+        assert_eq!(
+            asked(&[new, newest], &[old, old, new, newest]).await,
+            None,
+            "and something else happened meanwhile"
+        );
+        assert_eq!(asked(&[&[]], &[old, old, &[]]).await, None, "a deletion");
+        assert_eq!(asked(&[&[("a", 5), ("b", 7)], old], &[old]).await, None, "created and deleted within moments");
+        assert_eq!(asked(&[old], &[new]).await, None, "the watch is ahead of a list from a cache");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_asked_while_nothing_can_be_missed() {
+        let asked = Mutex::new(0);
+        let list = || {
+            *asked.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            std::future::ready(Ok(versions(&[("a", 5)])))
+        };
+        let until = until_behind(list, Versions::new);
+        assert!(tokio::time::timeout(Duration::from_secs(86_400), until).await.is_err());
+        assert_eq!(*asked.lock().unwrap_or_else(PoisonError::into_inner), 0);
+    }
+}
