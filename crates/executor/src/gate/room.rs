@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::amounts::{self, Amounts};
 use super::charges::{ChargeId, Charges};
-use super::live::Live;
+use super::live::{Live, Notice};
 use super::quota::Quota;
 use super::quota_message::ExceededQuota;
 use super::request::Request;
@@ -118,7 +118,7 @@ impl Room {
     /// Forgets what is over.
     pub(super) fn expire(&mut self, settle: Duration, now: Timestamp) {
         self.charges.expire(&self.quotas, now);
-        self.live.expire(self.linger(settle), now);
+        self.live.expire(self.notice(settle), now);
         self.settling.expire(settle, now);
     }
 
@@ -126,7 +126,7 @@ impl Room {
     pub(super) fn due(&self, settle: Duration) -> Option<Timestamp> {
         let times = [
             self.charges.next_expiry(),
-            self.live.next_noticed(self.linger(settle)),
+            self.live.next_noticed(self.notice(settle)),
             self.settling.next(settle),
         ];
         times.into_iter().flatten().min()
@@ -194,9 +194,12 @@ impl Room {
         concerned
     }
 
-    /// How long what ended may still be counted: the controller that counts has to notice, and the server to hear of it.
-    fn linger(&self, settle: Duration) -> Duration {
-        self.settling.moment(settle).saturating_mul(2)
+    /// The controller that counts has to take notice, to write what it counted, and the server to hear of it: for an end
+    /// as long again as room takes to settle. An object that was made is missing for longer, since nothing but the end of
+    /// another one makes the controller count again.
+    fn notice(&self, settle: Duration) -> Notice {
+        let moment = self.settling.moment(settle);
+        Notice { made: moment.saturating_mul(4), ended: moment.saturating_mul(2) }
     }
 }
 
