@@ -15,14 +15,18 @@ use super::amounts::{self, Amounts};
 use super::backoff::later;
 use super::request::Request;
 
-/// How long the cluster takes to take notice.
+/// How long the controller that counts takes to take notice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Notice {
-    /// What was made longer ago is in every count. It bounds what an object that we lost track of can take from others.
+    /// What was made longer ago is in a count that is made now.
     pub(super) made: Duration,
     /// What ended longer ago is in no count. Until then it may hide in a count that another object is missing.
     pub(super) ended: Duration,
 }
+
+/// What was made longer ago is in every count: the controller counts again from time to time. It bounds what an object
+/// that we lost track of can take from others.
+const COUNTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The objects of the actions of a namespace that have not ended, as far as is known.
 #[derive(Debug, Default)]
@@ -72,7 +76,7 @@ impl Live {
     /// When time alone changes what is known.
     pub(super) fn next_noticed(&self, notice: Notice) -> Option<Timestamp> {
         let ended = self.ended.front().map(|(at, _)| later(*at, notice.ended));
-        let made = self.young.front().map(|(at, _)| later(*at, notice.made));
+        let made = self.young.front().map(|(at, _)| later(*at, COUNTED_WITHIN));
         [ended, made].into_iter().flatten().min()
     }
 
@@ -97,7 +101,16 @@ impl Live {
         while let Some((_, request)) = self.ended.pop_front_if(|(at, _)| later(*at, notice.ended) <= now) {
             amounts::take(&mut self.total, &request.amounts);
         }
-        while let Some((at, action)) = self.young.pop_front_if(|(at, _)| later(*at, notice.made) <= now) {
+        self.grow_old(COUNTED_WITHIN, now);
+    }
+
+    /// A count was made a moment ago. One that is wrong stays so until the next, which the end of an object brings about.
+    pub(super) fn counted(&mut self, notice: Notice, now: Timestamp) {
+        self.grow_old(notice.made, now);
+    }
+
+    fn grow_old(&mut self, age: Duration, now: Timestamp) {
+        while let Some((at, action)) = self.young.pop_front_if(|(at, _)| later(*at, age) <= now) {
             if let Some(object) = self.objects.get_mut(&action).filter(|object| object.is_young && object.at == at) {
                 object.is_young = false;
                 amounts::take(&mut self.young_total, &object.request.amounts);
@@ -164,11 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_misses_an_old_object_is_believed() {
+    fn a_count_after_an_object_was_there_for_long_is_believed() {
         let mut live = live(5, at(0));
-        live.expire(NOTICE, at(2));
+        live.expire(NOTICE, at(10));
+        live.counted(NOTICE, at(2));
         assert_eq!(used(&live, "3", "0"), "5");
-        live.expire(NOTICE, at(3));
+        live.counted(NOTICE, at(3));
         assert_eq!(used(&live, "3", "0"), "3");
         let request = Arc::clone(&live.objects["0"].request);
         live.add(&"new".into(), &request, at(3));

@@ -56,6 +56,10 @@ impl Room {
             let left = before.left();
             quota.left().iter().any(|(name, now_left)| left.get(name).is_none_or(|left| now_left > left))
         });
+        let is_lower = |before: &Quota| quota.used.iter().any(|(name, used)| before.used.get(name) > Some(used));
+        if before.as_ref().is_some_and(is_lower) {
+            self.live.counted(self.notice(settle), now);
+        }
         self.quotas.insert(quota.name.clone(), quota.clone());
         self.charges.observe(before.as_ref(), quota, &self.quotas);
         match before {
@@ -194,9 +198,8 @@ impl Room {
         concerned
     }
 
-    /// The controller that counts has to take notice, to write what it counted, and the server to hear of it: for an end
-    /// as long again as room takes to settle. An object that was made is missing for longer, since nothing but the end of
-    /// another one makes the controller count again.
+    /// The controller that counts has a longer way than the server: it has to take notice, to write what it counted, and
+    /// to try again if somebody else wrote at the same time.
     fn notice(&self, settle: Duration) -> Notice {
         let moment = self.settling.moment(settle);
         Notice { made: moment.saturating_mul(4), ended: moment.saturating_mul(2) }
