@@ -1,6 +1,6 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test demo vectors control-plane toolchain fmt lint docs bench clean
+.PHONY: help build test measure demo vectors control-plane toolchain fmt lint docs bench clean
 
 CARGO ?= cargo
 PARITY := $(CARGO) run --quiet --package aileron-parity --bin
@@ -16,6 +16,11 @@ test: toolchain control-plane ## Run all checks: formatting, lints, unit and pro
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
+	$(MAKE) --no-print-directory measure
+
+# Suites that compare times, one after the other: beside others they would measure those.
+measure: toolchain control-plane ## Run the suites that measure: many tasks under quotas, on a sandbox and on a real API server
+	$(CARGO) test --workspace --test suites -- --ignored --test-threads 1
 
 # Two calls: the first shows how the build gets on, the second nothing but the demo.
 demo: toolchain ## Run the example tasks in a sandbox of their own and show how they end

@@ -112,6 +112,8 @@ struct Nobody;
 
 /// A waiting task is called, so looking by itself only guards against a call that was missed, and renews what it says.
 const LOOK: Duration = Duration::from_secs(120);
+/// How many tasks write down a new reason per tidying: a thousand of them are no reason to keep the server busy.
+const NEWS_AT_ONCE: usize = 50;
 /// Such looks are spread over this time.
 const SPREAD: u64 = 60;
 
@@ -267,14 +269,26 @@ impl Gate {
         dues.min()
     }
 
-    /// Brings the gauges up to date.
-    pub fn show(&self, now: Timestamp) {
+    /// Forgets actions that are gone, has those look again that are kept by something else than they say, and brings the
+    /// gauges up to date.
+    pub fn tidy(&self, now: Timestamp) {
         let mut inner = self.lock();
+        let mut outdated = Vec::new();
         for (namespace, space) in &mut inner.spaces {
             let key = |name: &Arc<str>| ActionKey { namespace: Arc::clone(namespace), name: Arc::clone(name) };
-            space.retain_objects(|name| self.roster.created(&key(name)).is_some());
+            space.tidy(|name| self.roster.created(&key(name)).is_some(), now);
+            let most = NEWS_AT_ONCE.saturating_sub(outdated.len());
+            outdated.extend(space.outdated(most, now).iter().map(key));
         }
-        let Inner { spaces, shown_pauses, shown_reasons, .. } = &mut *inner;
+        self.show(&mut inner, now);
+        drop(inner);
+        for key in outdated {
+            self.roster.wake(&key);
+        }
+    }
+
+    fn show(&self, inner: &mut Inner, now: Timestamp) {
+        let Inner { spaces, shown_pauses, shown_reasons, .. } = inner;
         let mut reasons: BTreeMap<&'static str, usize> = BTreeMap::new();
         let mut pauses = BTreeSet::new();
         for (namespace, space) in spaces.iter() {

@@ -338,17 +338,17 @@ fn gate_settings(config: &Config) -> GateSettings {
     }
 }
 
-/// Lets the gate call whose time has come, and show who waits.
+/// Lets the gate call whose time has come, and keep itself in order.
 async fn tend(gate: Arc<Gate>, cancel: CancellationToken) {
-    let show = async {
+    let tidy = async {
         loop {
             tokio::time::sleep(GAUGES).await;
-            gate.show(jiff::Timestamp::now());
+            gate.tidy(jiff::Timestamp::now());
         }
     };
     tokio::select! {
         () = gate.tend(cancel) => {}
-        () = show => {}
+        () = tidy => {}
     }
 }
 

@@ -30,31 +30,31 @@ pub const PATIENCE: Duration = Duration::from_secs(40);
 /// Between two looks; everything is on loopback, so a look costs nothing.
 pub const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// How much longer than the ideal time work under a quota may take. With `AILERON_MEASURE` set, for a run of its own on
-/// a quiet machine, the bar itself; else other tests run at the same time and the figure only shows that nobody waits
-/// for nothing.
-#[must_use]
-pub fn most_times_ideal() -> f64 {
-    if std::env::var_os("AILERON_MEASURE").is_some() { 1.3 } else { 2.5 }
-}
-
 /// Makes two tests of each of these functions of a [`Server`]: `real::<name>` and `sandbox::<name>`. A function that is
-/// forgotten here is never used, which the compiler says.
+/// forgotten here is never used, which the compiler says. With `alone:` in front they are left to `make measure`, which
+/// runs one test at a time: they measure, and others would be measured with them.
 #[macro_export]
 macro_rules! on_both {
-    ($($name:ident),* $(,)?) => {
+    (alone: $($name:ident),* $(,)?) => {
+        $crate::on_both!(@ [#[ignore = "measures, so it runs alone: make measure"]] $($name),*);
+    };
+    (@ $attributes:tt $($name:ident),*) => {
         mod real {
-            $(#[tokio::test]
-            async fn $name() -> anyhow::Result<()> {
-                super::$name($crate::suite::Server::Real).await
-            })*
+            $($crate::on_both!(@one $attributes $name Real);)*
         }
 
         mod sandbox {
-            $(#[tokio::test]
-            async fn $name() -> anyhow::Result<()> {
-                super::$name($crate::suite::Server::Sandbox).await
-            })*
+            $($crate::on_both!(@one $attributes $name Sandbox);)*
         }
+    };
+    (@one [$($attribute:tt)*] $name:ident $server:ident) => {
+        $($attribute)*
+        #[tokio::test]
+        async fn $name() -> anyhow::Result<()> {
+            super::$name($crate::suite::Server::$server).await
+        }
+    };
+    ($($name:ident),* $(,)?) => {
+        $crate::on_both!(@ [] $($name),*);
     };
 }

@@ -53,6 +53,9 @@ struct Pause {
 /// the length of a task.
 const FIXED: Duration = Duration::from_secs(5);
 
+/// After a pause nobody who wants the same kind of object came for so long that the cluster may be another one.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
 /// The random part of a pause, so that executors and kinds that were refused together do not come back together.
 pub const JITTER: f64 = 0.2;
 
@@ -90,6 +93,12 @@ impl Backoff {
     #[must_use]
     pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
         self.pause.map(|pause| pause.until).filter(|until| now < *until)
+    }
+
+    /// The last pause ended so long ago that it says nothing any more.
+    #[must_use]
+    pub fn is_forgotten(&self, now: Timestamp) -> bool {
+        self.pause.is_none_or(|pause| later(pause.until, self.settings.longest.max(FORGOTTEN)) <= now)
     }
 
     /// Nothing is remembered: as if nothing had ever been refused.

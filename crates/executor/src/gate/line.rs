@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::amounts::Amounts;
 use super::backoff::{Backoff, BackoffSettings, Cause};
 use super::quota_message::ExceededQuota;
-use super::refusal::Refusal;
+use super::refusal::{Overload, Refusal};
 use super::request::Request;
 
 /// After a pause a single create tries how things are, and each that goes through lets twice as many follow. From here
@@ -27,14 +27,14 @@ pub(super) struct Line {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     Quota(Vec<ExceededQuota>),
-    Overload(&'static str),
+    Overload(Overload),
 }
 
 impl Told {
     pub(super) fn reason(&self) -> PendingReason {
         match self {
             Self::Quota(_) => PendingReason::Quota,
-            Self::Overload(_) => PendingReason::BackOff,
+            Self::Overload(what) => what.reason(),
         }
     }
 }
@@ -83,7 +83,7 @@ impl Line {
             }
             Refusal::Overload { what, retry_after } => {
                 self.backoff.refused(Cause::Overload, &Amounts::new(), *retry_after, now, random);
-                self.told = Some(Told::Overload(what));
+                self.told = Some(Told::Overload(what.clone()));
             }
             Refusal::Other => return,
         }
@@ -92,6 +92,11 @@ impl Line {
 
     pub(super) fn told(&self) -> Option<&Told> {
         self.told.as_ref()
+    }
+
+    /// It was refused long ago, and nobody tried since.
+    pub(super) fn is_stale(&self, now: Timestamp) -> bool {
+        self.trying == 0 && self.backoff.is_forgotten(now)
     }
 
     /// Nothing is left to remember.

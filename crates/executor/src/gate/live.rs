@@ -15,8 +15,18 @@ use super::amounts::{self, Amounts};
 use super::backoff::later;
 use super::request::Request;
 
-/// What is older than this is in every count. It bounds what an object that we lost track of can take from others.
-const COUNTED_WITHIN: Duration = Duration::from_secs(3);
+/// How long the controller that counts takes to take notice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Notice {
+    /// What was made longer ago is in a count that is made now.
+    pub(super) made: Duration,
+    /// What ended longer ago is in no count. Until then it may hide in a count that another object is missing.
+    pub(super) ended: Duration,
+}
+
+/// What was made longer ago is in every count: the controller counts again from time to time. It bounds what an object
+/// that we lost track of can take from others.
+const COUNTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The objects of the actions of a namespace that have not ended, as far as is known.
 #[derive(Debug, Default)]
@@ -63,9 +73,11 @@ impl Live {
         }
     }
 
-    /// When something that ended is no longer in any count, if it may be in one for so long.
-    pub(super) fn next_noticed(&self, linger: Duration) -> Option<Timestamp> {
-        self.ended.front().map(|(at, _)| later(*at, linger))
+    /// When time alone changes what is known.
+    pub(super) fn next_noticed(&self, notice: Notice) -> Option<Timestamp> {
+        let ended = self.ended.front().map(|(at, _)| later(*at, notice.ended));
+        let made = self.young.front().map(|(at, _)| later(*at, COUNTED_WITHIN));
+        [ended, made].into_iter().flatten().min()
     }
 
     fn take_out(&mut self, action: &str) -> Option<Arc<Request>> {
@@ -84,13 +96,21 @@ impl Live {
         }
     }
 
-    /// Lets objects grow old, and forgets those that ended. Until then such a one may hide in a count that another is
-    /// missing.
-    pub(super) fn expire(&mut self, linger: Duration, now: Timestamp) {
-        while let Some((_, request)) = self.ended.pop_front_if(|(at, _)| later(*at, linger) <= now) {
+    /// Lets objects grow old, and forgets those that ended.
+    pub(super) fn expire(&mut self, notice: Notice, now: Timestamp) {
+        while let Some((_, request)) = self.ended.pop_front_if(|(at, _)| later(*at, notice.ended) <= now) {
             amounts::take(&mut self.total, &request.amounts);
         }
-        while let Some((at, action)) = self.young.pop_front_if(|(at, _)| later(*at, COUNTED_WITHIN) <= now) {
+        self.grow_old(COUNTED_WITHIN, now);
+    }
+
+    /// A count was made a moment ago. One that is wrong stays so until the next, which the end of an object brings about.
+    pub(super) fn counted(&mut self, notice: Notice, now: Timestamp) {
+        self.grow_old(notice.made, now);
+    }
+
+    fn grow_old(&mut self, age: Duration, now: Timestamp) {
+        while let Some((at, action)) = self.young.pop_front_if(|(at, _)| later(*at, age) <= now) {
             if let Some(object) = self.objects.get_mut(&action).filter(|object| object.is_young && object.at == at) {
                 object.is_young = false;
                 amounts::take(&mut self.young_total, &object.request.amounts);
@@ -122,7 +142,7 @@ mod tests {
     use super::super::amounts::of;
     use super::*;
 
-    const LINGER: Duration = Duration::from_millis(300);
+    const NOTICE: Notice = Notice { made: Duration::from_secs(3), ended: Duration::from_millis(300) };
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -149,19 +169,20 @@ mod tests {
         assert_eq!(used(&live, "3", "1"), "4", "one of them is known to be missing, and is added by others");
         assert_eq!(used(&live, "7", "0"), "7", "others take too");
         assert!(live.end("4", at(1)) && !live.end("4", at(1)));
-        assert_eq!((used(&live, "3", "0").as_str(), live.next_noticed(LINGER)), ("5", Some(later(at(1), LINGER))));
-        live.expire(LINGER, later(at(1), LINGER));
+        assert_eq!((used(&live, "3", "0").as_str(), live.next_noticed(NOTICE)), ("5", Some(later(at(1), NOTICE.ended))));
+        live.expire(NOTICE, later(at(1), NOTICE.ended));
         assert_eq!(used(&live, "3", "0"), "4");
         live.retain(|action| **action != *"3");
         assert_eq!(used(&live, "0", "0"), "3");
     }
 
     #[test]
-    fn a_count_that_misses_an_old_object_is_believed() {
+    fn a_count_after_an_object_was_there_for_long_is_believed() {
         let mut live = live(5, at(0));
-        live.expire(LINGER, at(2));
+        live.expire(NOTICE, at(10));
+        live.counted(NOTICE, at(2));
         assert_eq!(used(&live, "3", "0"), "5");
-        live.expire(LINGER, at(3));
+        live.counted(NOTICE, at(3));
         assert_eq!(used(&live, "3", "0"), "3");
         let request = Arc::clone(&live.objects["0"].request);
         live.add(&"new".into(), &request, at(3));

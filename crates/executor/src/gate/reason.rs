@@ -9,11 +9,12 @@ use jiff::Timestamp;
 use super::backoff::later;
 use super::line::Told;
 use super::quota_message::ExceededQuota;
+use super::refusal::Overload;
 use super::request::Request;
 
 /// Every change of the text is an event in the records and a write to the API server, and usage changes all the time;
 /// numbers this old are good enough for people.
-const RENEW: Duration = Duration::from_secs(60);
+const RENEW: Duration = Duration::from_secs(600);
 
 /// Why a task waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,11 @@ impl Why {
         Self { reason, text, subject }
     }
 
+    /// What it is about, whatever the numbers.
+    pub(super) fn into_subject(self) -> String {
+        self.subject
+    }
+
     /// Quotas have not enough left.
     pub(super) fn quota(quotas: &[ExceededQuota]) -> Self {
         Self::new(PendingReason::Quota, format!("waiting for {}", joined(quotas)), subject("short", quotas))
@@ -62,7 +68,10 @@ impl Why {
     pub(super) fn refused(told: &Told, request: &Request) -> Self {
         match told {
             Told::Overload(what) => {
-                let text = format!("waiting for the API server: {what}");
+                let text = match what {
+                    Overload::Server(what) => format!("waiting for the API server: {what}"),
+                    Overload::Webhook(what) => format!("waiting for an admission webhook: {what}"),
+                };
                 Self::new(told.reason(), text.clone(), text)
             }
             Told::Quota(quotas) => {
@@ -80,6 +89,11 @@ impl Why {
 }
 
 impl Said {
+    /// These words are about that.
+    pub(super) fn is_about(&self, subject: &str) -> bool {
+        self.why.subject == subject
+    }
+
     /// The words to use now: those said before, unless they are about something else or old.
     pub(super) fn renew(said: &mut Option<Self>, why: Why, now: Timestamp) -> Why {
         match said {
@@ -123,9 +137,9 @@ mod tests {
         let mut said = None;
         let first = Said::renew(&mut said, why("q", 20), at(0));
         assert_eq!(first.text, "waiting for quota q: requested pods=1, used pods=20, limited pods=20");
-        assert_eq!(Said::renew(&mut said, why("q", 19), at(59)), first);
-        assert_eq!(Said::renew(&mut said, why("other", 19), at(59)), why("other", 19));
-        assert_eq!(Said::renew(&mut said, why("other", 18), at(60)), why("other", 19));
-        assert_eq!(Said::renew(&mut said, why("other", 18), at(119)), why("other", 18));
+        assert_eq!(Said::renew(&mut said, why("q", 19), at(599)), first);
+        assert_eq!(Said::renew(&mut said, why("other", 19), at(599)), why("other", 19));
+        assert_eq!(Said::renew(&mut said, why("other", 18), at(600)), why("other", 19));
+        assert_eq!(Said::renew(&mut said, why("other", 18), at(1199)), why("other", 18));
     }
 }

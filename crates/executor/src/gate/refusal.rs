@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use aileron_machinery::PendingReason;
+
 use super::quota_message::{ExceededQuota, exceeded_quotas};
 use crate::cluster::ApiError;
 
@@ -13,13 +15,45 @@ pub enum Refusal {
     /// The server, or what is behind it, has too much to do or does not know yet.
     Overload {
         /// What to tell people.
-        what: &'static str,
+        what: Overload,
         /// When the server wants us back at the earliest.
         retry_after: Option<Duration>,
     },
     /// Anything else; waiting would not help, or nobody knows.
     Other,
 }
+
+/// What has too much to do, and what to tell people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Overload {
+    /// The API server itself, or its storage.
+    Server(&'static str),
+    /// A webhook that must be asked does not answer. What is wrong with it, in the words of the server.
+    Webhook(String),
+}
+
+impl Overload {
+    /// The code of what waits for it.
+    #[must_use]
+    pub fn reason(&self) -> PendingReason {
+        match self {
+            Self::Server(_) => PendingReason::BackOff,
+            Self::Webhook(_) => PendingReason::Webhook,
+        }
+    }
+
+    /// What to tell people.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Server(what) => what,
+            Self::Webhook(what) => what,
+        }
+    }
+}
+
+/// How the server begins when it could not ask a webhook; whatever follows is the webhook and what went wrong.
+const WEBHOOK: &str = "failed calling webhook ";
 
 impl Refusal {
     /// Reads an answer.
@@ -34,9 +68,17 @@ impl Refusal {
         if error.is_forbidden() && says("exceeded quota") {
             return Self::Quota(exceeded_quotas(&error.message));
         }
+        if error.code >= 500
+            && let Some(at) = error.message.find(WEBHOOK)
+        {
+            let what = Overload::Webhook(error.message[at..].to_owned());
+            return Self::Overload { what, retry_after: error.retry_after };
+        }
         let about_quota = says("resourcequotas") || says("quota");
         let what = if error.code == 429 || error.reason == "TooManyRequests" {
             "the API server has too many requests"
+        } else if error.code == 502 {
+            "what is in front of the API server does not reach it"
         } else if error.code == 503 || error.reason == "ServiceUnavailable" {
             "the API server is not available"
         } else if error.reason == "ServerTimeout" || error.reason == "Timeout" || error.code == 504 {
@@ -52,12 +94,14 @@ impl Refusal {
         } else {
             return Self::Other;
         };
-        Self::Overload { what, retry_after: error.retry_after }
+        Self::Overload { what: Overload::Server(what), retry_after: error.retry_after }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::panic)]
+
     use super::*;
 
     fn error(code: u16, reason: &str, message: &str) -> ApiError {
@@ -98,6 +142,19 @@ mod tests {
         ] {
             assert_eq!(Refusal::of(&error(code, reason, message)), Refusal::Other, "{message}");
         }
+    }
+
+    #[test]
+    fn a_webhook_that_does_not_answer_is_named() {
+        let message = "Internal error occurred: failed calling webhook \"pods.example.com\": failed to call webhook: Post \
+                       \"https://hook.example.svc:443/pods?timeout=10s\": context deadline exceeded";
+        let Refusal::Overload { what, .. } = Refusal::of(&error(500, "InternalError", message)) else {
+            panic!("not waited for")
+        };
+        assert_eq!(what.reason(), PendingReason::Webhook);
+        assert!(what.text().starts_with("failed calling webhook \"pods.example.com\": "), "{}", what.text());
+        let denied = error(403, "Forbidden", "admission webhook \"pods.example.com\" denied the request: no");
+        assert_eq!(Refusal::of(&denied), Refusal::Other, "it was asked, and said no");
     }
 
     #[test]

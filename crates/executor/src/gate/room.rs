@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::amounts::{self, Amounts};
 use super::charges::{ChargeId, Charges};
-use super::live::Live;
+use super::live::{Live, Notice};
 use super::quota::Quota;
 use super::quota_message::ExceededQuota;
 use super::request::Request;
@@ -56,6 +56,10 @@ impl Room {
             let left = before.left();
             quota.left().iter().any(|(name, now_left)| left.get(name).is_none_or(|left| now_left > left))
         });
+        let is_lower = |before: &Quota| quota.used.iter().any(|(name, used)| before.used.get(name) > Some(used));
+        if before.as_ref().is_some_and(is_lower) {
+            self.live.counted(self.notice(settle), now);
+        }
         self.quotas.insert(quota.name.clone(), quota.clone());
         self.charges.observe(before.as_ref(), quota, &self.quotas);
         match before {
@@ -118,7 +122,7 @@ impl Room {
     /// Forgets what is over.
     pub(super) fn expire(&mut self, settle: Duration, now: Timestamp) {
         self.charges.expire(&self.quotas, now);
-        self.live.expire(self.linger(settle), now);
+        self.live.expire(self.notice(settle), now);
         self.settling.expire(settle, now);
     }
 
@@ -126,7 +130,7 @@ impl Room {
     pub(super) fn due(&self, settle: Duration) -> Option<Timestamp> {
         let times = [
             self.charges.next_expiry(),
-            self.live.next_noticed(self.linger(settle)),
+            self.live.next_noticed(self.notice(settle)),
             self.settling.next(settle),
         ];
         times.into_iter().flatten().min()
@@ -194,9 +198,11 @@ impl Room {
         concerned
     }
 
-    /// How long what ended may still be counted: the controller that counts has to notice, and the server to hear of it.
-    fn linger(&self, settle: Duration) -> Duration {
-        self.settling.moment(settle).saturating_mul(2)
+    /// The controller that counts has a longer way than the server: it has to take notice, to write what it counted, and
+    /// to try again if somebody else wrote at the same time.
+    fn notice(&self, settle: Duration) -> Notice {
+        let moment = self.settling.moment(settle);
+        Notice { made: moment.saturating_mul(4), ended: moment.saturating_mul(2) }
     }
 }
 

@@ -29,6 +29,9 @@ const COMES_WITHIN: Duration = Duration::from_secs(5);
 /// needs a moment.
 const COUNTED_WITHIN: Duration = Duration::from_millis(150);
 
+/// How long something else must have kept a task before it says so.
+const LASTING: Duration = Duration::from_secs(10);
+
 /// The place of a task among others: the older action first, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Rank {
@@ -65,6 +68,10 @@ pub(super) struct Space {
     /// Those of the tasks that wait, alike ones together: if the oldest of them does not fit, none does. So thousands of
     /// waiting tasks cost no more than their different shapes.
     waiting: BTreeMap<Arc<Request>, BTreeSet<Rank>>,
+    /// Those of the tasks that were called, and when.
+    called: BTreeSet<(Timestamp, Arc<str>)>,
+    /// What keeps those that are alike, and since when it is this.
+    causes: BTreeMap<Arc<Request>, (String, Timestamp)>,
 }
 
 #[derive(Debug)]
@@ -92,6 +99,27 @@ enum Stage {
     },
 }
 
+/// Whether room is kept for the oldest task.
+struct Hold {
+    is_held: bool,
+    /// How long this stays so; nothing for ever.
+    until: Option<Timestamp>,
+}
+
+impl Hold {
+    /// Room is not kept at first, then for a while, and so on: what takes it may never end, but neither may those who
+    /// overtake.
+    fn at(since: Timestamp, settings: &GateSettings, now: Timestamp) -> Self {
+        let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+        let round = (settings.hold_after + settings.hold_for).as_nanos();
+        let Some(begun) = waited.as_nanos().checked_rem(round) else { return Self { is_held: true, until: None } };
+        let is_held = begun >= settings.hold_after.as_nanos();
+        let turn = if is_held { round } else { settings.hold_after.as_nanos() };
+        let left = Duration::from_nanos_u128(turn - begun);
+        Self { is_held, until: Some(later(now, left)) }
+    }
+}
+
 impl Space {
     /// Nothing here would keep a create of this kind from being tried, and nobody waits.
     pub(super) fn is_open(&self, kind: &ResourceKind) -> bool {
@@ -103,9 +131,15 @@ impl Space {
         self.room.is_idle() && self.tasks.is_empty() && self.lines.is_empty()
     }
 
-    /// Forgets objects of actions that are not known any more.
-    pub(super) fn retain_objects(&mut self, is_known: impl Fn(&Arc<str>) -> bool) {
-        self.room.retain_objects(is_known);
+    /// Forgets actions that are not known any more, since nobody says so of one that vanished in an outage, and whatever
+    /// else is long over.
+    pub(super) fn tidy(&mut self, is_known: impl Fn(&Arc<str>) -> bool, now: Timestamp) {
+        self.room.retain_objects(&is_known);
+        let lost: Vec<_> = self.tasks.keys().filter(|name| !is_known(name)).cloned().collect();
+        for name in lost {
+            self.leave(&name, now);
+        }
+        self.drop_idle_lines(now);
     }
 
     /// Somebody waits or was called.
@@ -134,7 +168,7 @@ impl Space {
         }
         match self.tasks.get(&rank.name).map(|task| (task.stage, task.request == request)) {
             Some((Stage::Called { charge, .. }, true)) => {
-                self.set_stage(&rank.name, Stage::Trying { charge });
+                self.begin(&rank.name, charge);
                 return (Decision::Go(charge), Vec::new());
             }
             Some((Stage::Waiting, true)) => {}
@@ -147,7 +181,7 @@ impl Space {
         let stage = self.tasks.get(&rank.name).map(|task| task.stage);
         let Some(Stage::Called { charge, .. }) = stage else { return (Decision::Wait, called) };
         called.retain(|name| *name != rank.name);
-        self.set_stage(&rank.name, Stage::Trying { charge });
+        self.begin(&rank.name, charge);
         (Decision::Go(charge), called)
     }
 
@@ -163,7 +197,7 @@ impl Space {
         if let Some(line) = self.lines.get_mut(&request.kind) {
             line.succeeded(request, now);
         }
-        self.drop_idle_lines();
+        self.drop_idle_lines(now);
     }
 
     /// A create was refused for something that passes: the task waits.
@@ -262,8 +296,7 @@ impl Space {
     /// Calls those who may go now, the oldest first, and keeps room for them. The answer is who was called.
     ///
     /// A younger task may pass an older one that does not fit. But when the oldest of all has waited for long, the room it
-    /// needs is kept free for a while, or small tasks could keep a large one out for ever; only for a while, since the
-    /// room may be taken by something that never ends.
+    /// needs is kept free for a while, and again later, or small tasks could keep a large one out for ever.
     pub(super) fn call(&mut self, settings: &GateSettings, now: Timestamp) -> Vec<Arc<str>> {
         let mut called = self.expire(settings, now);
         if self.waiting.is_empty() {
@@ -299,21 +332,15 @@ impl Space {
 
     /// When time alone will change something.
     pub(super) fn due(&self, settings: &GateSettings, now: Timestamp) -> Option<Timestamp> {
-        let called = self.tasks.values().filter_map(|task| match task.stage {
-            Stage::Called { at, .. } => Some(later(at, COMES_WITHIN)),
-            Stage::Waiting | Stage::Trying { .. } => None,
-        });
-        let called = called.min();
+        let called = self.called.first().map(|(at, _)| later(*at, COMES_WITHIN));
         if self.waiting.is_empty() {
             return called;
         }
         let pauses = self.waiting.keys().filter_map(|request| self.lines.get(&request.kind)?.backoff.until(now)).min();
         let oldest = self.waiting.values().filter_map(BTreeSet::first).min();
         let since = oldest.and_then(|rank| Some(self.tasks.get(&rank.name)?.since));
-        let hold = since.map(|since| later(since, settings.hold_after));
-        let release = hold.map(|hold| later(hold, settings.hold_for));
-        let turns = [hold, release].into_iter().flatten().filter(|at| *at > now).min();
-        [called, pauses, self.room.due(settings.settle), turns].into_iter().flatten().min()
+        let turn = since.and_then(|since| Hold::at(since, settings, now).until);
+        [called, pauses, self.room.due(settings.settle), turn].into_iter().flatten().min()
     }
 
     /// What a waiting task is told; a text that differs only in numbers is renewed rarely.
@@ -323,6 +350,24 @@ impl Space {
             Some(task) => Said::renew(&mut task.said, why, now),
             None => why,
         }
+    }
+
+    /// Who should say something else than it does, at most so many; a cause that comes and goes is not news.
+    pub(super) fn outdated(&mut self, most: usize, now: Timestamp) -> Vec<Arc<str>> {
+        let mut causes = BTreeMap::new();
+        let mut outdated = Vec::new();
+        for (request, ranks) in &self.waiting {
+            let cause = self.why(request, now).into_subject();
+            let since = self.causes.get(request).filter(|(before, _)| *before == cause).map_or(now, |(_, since)| *since);
+            if later(since, LASTING) <= now {
+                let said = |rank: &&Rank| self.tasks.get(&rank.name).and_then(|task| task.said.as_ref());
+                let others = ranks.iter().filter(|rank| said(rank).is_some_and(|said| !said.is_about(&cause)));
+                outdated.extend(others.take(most - outdated.len()).map(|rank| Arc::clone(&rank.name)));
+            }
+            causes.insert(Arc::clone(request), (cause, since));
+        }
+        self.causes = causes;
+        outdated
     }
 
     /// How many wait for what.
@@ -362,9 +407,7 @@ impl Space {
     }
 
     fn holds(&self, rank: &Rank, settings: &GateSettings, now: Timestamp) -> bool {
-        let Some(task) = self.tasks.get(&rank.name) else { return false };
-        let begin = later(task.since, settings.hold_after);
-        begin <= now && now < later(begin, settings.hold_for)
+        self.tasks.get(&rank.name).is_some_and(|task| Hold::at(task.since, settings, now).is_held)
     }
 
     /// Puts a task among those that wait, with this request from now on.
@@ -382,6 +425,7 @@ impl Space {
         let Some(task) = self.tasks.get_mut(&rank.name) else { return };
         let request = Arc::clone(&task.request);
         task.stage = Stage::Called { at: now, charge: self.room.keep(&request) };
+        self.called.insert((now, Arc::clone(&rank.name)));
         self.stop_waiting(&request, rank);
         if let Some(line) = self.lines.get_mut(&request.kind) {
             line.begin();
@@ -392,19 +436,20 @@ impl Space {
     /// would otherwise not ask again for minutes.
     fn expire(&mut self, settings: &GateSettings, now: Timestamp) -> Vec<Arc<str>> {
         self.room.expire(settings.settle, now);
-        let late = |task: &Task| matches!(task.stage, Stage::Called { at, .. } if later(at, COMES_WITHIN) <= now);
-        let late: Vec<_> =
-            self.tasks.values().filter(|task| late(task)).map(|task| Arc::clone(&task.rank.name)).collect();
-        for name in &late {
-            self.leave(name, now);
+        let mut late = Vec::new();
+        while let Some((_, name)) = self.called.first().filter(|(at, _)| later(*at, COMES_WITHIN) <= now).cloned() {
+            self.leave(&name, now);
+            late.push(name);
         }
-        self.drop_idle_lines();
+        self.drop_idle_lines(now);
         late
     }
 
-    fn set_stage(&mut self, name: &str, stage: Stage) {
+    /// Its create is on its way now.
+    fn begin(&mut self, name: &str, charge: ChargeId) {
         if let Some(task) = self.tasks.get_mut(name) {
-            task.stage = stage;
+            let before = std::mem::replace(&mut task.stage, Stage::Trying { charge });
+            self.not_called(name, before);
         }
     }
 
@@ -429,7 +474,14 @@ impl Space {
     fn take_out(&mut self, name: &str) -> Option<Task> {
         let task = self.tasks.remove(name)?;
         self.stop_waiting(&task.request, &task.rank);
+        self.not_called(name, task.stage);
         Some(task)
+    }
+
+    fn not_called(&mut self, name: &str, stage: Stage) {
+        if let Stage::Called { at, .. } = stage {
+            self.called.remove(&(at, name.into()));
+        }
     }
 
     fn stop_waiting(&mut self, request: &Arc<Request>, rank: &Rank) {
@@ -441,7 +493,9 @@ impl Space {
         }
     }
 
-    fn drop_idle_lines(&mut self) {
-        self.lines.retain(|_, line| !line.is_idle());
+    fn drop_idle_lines(&mut self, now: Timestamp) {
+        let waiting = &self.waiting;
+        let is_wanted = |kind: &ResourceKind| waiting.keys().any(|request| request.kind == *kind);
+        self.lines.retain(|kind, line| !line.is_idle() && (!line.is_stale(now) || is_wanted(kind)));
     }
 }

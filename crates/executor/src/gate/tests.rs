@@ -13,17 +13,17 @@ use super::pass::Refused;
 use super::*;
 use crate::cluster::ApiError;
 
-/// Names are created in their order, and wakes are written down.
+/// All are created at once, wakes are written down, and some are gone.
 #[derive(Clone, Default)]
-struct Listener(Arc<Mutex<Vec<String>>>);
+struct Listener(Arc<Mutex<Vec<String>>>, Arc<Mutex<BTreeSet<String>>>);
 
 impl Roster for Listener {
     fn wake(&self, key: &ActionKey) {
         self.0.lock().unwrap().push(key.name.to_string());
     }
 
-    fn created(&self, _: &ActionKey) -> Option<Timestamp> {
-        None
+    fn created(&self, key: &ActionKey) -> Option<Timestamp> {
+        (!self.1.lock().unwrap().contains(&*key.name)).then(Timestamp::default)
     }
 }
 
@@ -101,29 +101,37 @@ fn where_nothing_limits_nobody_waits_and_nothing_is_kept() {
     for name in 0..100 {
         assert!(world.goes(&name.to_string(), pod("1"), at(0)));
     }
-    world.gate.show(at(1));
+    world.gate.tidy(at(1));
     assert!(world.gate.lock().spaces.is_empty());
 }
 
 #[test]
 fn as_many_go_as_fit_and_the_others_are_called_oldest_first() {
-    let world = World::with_pods("2", "0");
+    let world = World::settling(Duration::from_millis(100));
+    world.gate.quota_seen("ns", &quota(1, &[("pods", "2")], &[("pods", "0")]), at(0));
     let went: Vec<_> = ["e", "d", "c", "b", "a"].into_iter().filter(|name| world.goes(name, pod("1"), at(0))).collect();
     assert_eq!(went, ["e", "d"]);
     let waiting = world.waits("c", pod("1"), at(0));
     assert_eq!(waiting.why.reason, PendingReason::Quota);
     assert_eq!(waiting.why.text, "waiting for quota team: requested pods=1, used pods=2, limited pods=2");
-    world.gate.quota_seen("ns", &quota(9, &[("pods", "2")], &[("pods", "2")]), at(2000));
+    world.gate.quota_seen("ns", &quota(9, &[("pods", "2")], &[("pods", "2")]), at(100));
     assert_eq!(world.called(), Vec::<String>::new());
-    world.gate.quota_seen("ns", &quota(10, &[("pods", "2")], &[("pods", "1")]), at(2001));
+    world.gate.quota_seen("ns", &quota(10, &[("pods", "2")], &[("pods", "1")]), at(101));
+    world.gate.call_due(at(300));
     assert_eq!(world.called(), Vec::<String>::new(), "both are there, so one was not counted");
-    world.gate.freed(&key("e"), &ResourceKind::of::<Pod>(), at(2001));
-    world.gate.call_due(at(2201));
+    world.gate.freed(&key("e"), &ResourceKind::of::<Pod>(), at(301));
+    world.gate.call_due(at(500));
+    assert_eq!(world.called(), Vec::<String>::new(), "the count may still have it instead of the other");
+    world.gate.call_due(at(501));
     assert_eq!(world.called(), ["a"]);
-    assert!(!world.goes("aa", pod("1"), at(2001)), "the room is kept for the one that was called");
-    assert!(world.goes("a", pod("1"), at(2002)));
+    assert!(!world.goes("aa", pod("1"), at(501)), "the room is kept for the one that was called");
+    assert!(world.goes("a", pod("1"), at(502)));
+    world.gate.quota_seen("ns", &quota(11, &[("pods", "2")], &[("pods", "2")]), at(600));
     world.gate.freed(&key("d"), &ResourceKind::of::<Pod>(), at(4000));
     world.gate.quota_seen("ns", &quota(12, &[("pods", "4")], &[("pods", "1")]), at(5000));
+    world.gate.call_due(at(5099));
+    assert_eq!(world.called(), Vec::<String>::new(), "the server does not know of the room yet");
+    world.gate.call_due(at(5100));
     assert_eq!(world.called(), ["aa", "b", "c"]);
 }
 
@@ -276,6 +284,88 @@ fn thousands_wait_at_no_cost() {
 }
 
 #[test]
+fn a_large_task_gets_another_chance_after_its_first_one() {
+    let world = World::new();
+    let cpu = |version, used| quota(version, &[("requests.cpu", "4")], &[("requests.cpu", used)]);
+    world.gate.quota_seen("ns", &cpu(1, "3"), at(0));
+    world.waits("a-large", pod("4"), at(0));
+    let held = |second: i64| {
+        let name = format!("small{second}");
+        let went = world.goes(&name, pod("1"), at(second * 1000));
+        world.gate.leave(&key(&name), at(second * 1000 + 1));
+        world.gate.call_due(at(second * 1000 + 5000));
+        !went
+    };
+    let seen: Vec<_> = [30, 100, 600, 690, 750, 1300, 1350, 1400].map(|second| (second, held(second))).into();
+    let expected = [(30, false), (100, true), (600, true), (690, false), (750, true), (1300, true), (1350, false)];
+    assert_eq!(seen[..7], expected);
+    assert_eq!(seen[7], (1400, true), "and so on");
+}
+
+#[test]
+fn a_task_says_so_when_something_else_keeps_it_for_longer_than_a_moment() {
+    let world = World::with_pods("1", "1");
+    let first = world.waits("a", pod("1"), at(0));
+    assert!(first.why.text.contains("quota team"));
+    world.gate.tidy(at(20_000));
+    world.gate.quota_seen("ns", &Quota::plain("other", 5, of(&[("requests.cpu", "1")]), of(&[("requests.cpu", "1")])), at(20_001));
+    for now in [20_002, 25_000] {
+        world.gate.tidy(at(now));
+        assert_eq!(world.called(), Vec::<String>::new(), "it may pass");
+    }
+    world.gate.tidy(at(31_000));
+    assert_eq!(world.called(), ["a"]);
+    let second = world.waits("a", pod("1"), at(31_001));
+    assert!(second.why.text.contains("quota other") && second.why.text.contains("quota team"), "{}", second.why.text);
+    world.gate.tidy(at(60_000));
+    assert_eq!(world.called(), Vec::<String>::new(), "once is enough");
+    assert_eq!(world.waits("a", pod("1"), first.look_at).why, second.why, "a look alone changes nothing");
+}
+
+#[test]
+fn many_that_are_kept_by_something_else_say_so_one_after_the_other() {
+    let world = World::with_pods("1", "1");
+    for number in 0..120 {
+        world.waits(&format!("{number:03}"), pod("1"), at(0));
+    }
+    world.gate.quota_seen("ns", &Quota::plain("other", 5, of(&[("requests.cpu", "1")]), of(&[("requests.cpu", "1")])), at(1));
+    let mut counts = Vec::new();
+    for tenths in 0..6 {
+        world.gate.tidy(at(1000 + tenths * 10_000));
+        let called = world.called();
+        counts.push(called.len());
+        for name in called {
+            world.waits(&name, pod("1"), at(1001 + tenths * 10_000));
+        }
+    }
+    assert_eq!(counts, [0, 50, 50, 20, 0, 0]);
+}
+
+#[test]
+fn a_task_whose_action_vanished_is_forgotten_with_its_room() {
+    let world = World::with_pods("1", "1");
+    world.waits("a", pod("1"), at(0));
+    world.waits("b", pod("1"), at(0));
+    world.woken.1.lock().unwrap().insert("a".to_owned());
+    world.gate.tidy(at(1));
+    world.gate.quota_seen("ns", &quota(2, &[("pods", "1")], &[("pods", "0")]), at(2));
+    assert_eq!(world.called(), ["b"]);
+}
+
+#[test]
+fn a_refusal_that_nobody_came_back_after_is_forgotten() {
+    let world = World::new();
+    let Answer::Go(pass) = world.gate.ask(&key("a"), pod("1"), at(0)) else { panic!("a waits") };
+    let Refused::Wait(_) = pass.refused(&exceeded(), at(0)) else { panic!("a does not wait") };
+    world.gate.leave(&key("a"), at(1));
+    world.gate.call_due(at(100_000));
+    world.gate.tidy(at(100_000));
+    assert_eq!(world.gate.lock().spaces.len(), 1);
+    world.gate.tidy(at(700_000));
+    assert!(world.gate.lock().spaces.is_empty());
+}
+
+#[test]
 fn order_by_name_is_only_for_those_created_at_once() {
     let older = Rank { created: at(1), name: "z".into() };
     let younger = Rank { created: at(2), name: "a".into() };
@@ -341,7 +431,7 @@ proptest! {
         hard in 3_i64..10, sizes in proptest::collection::vec(1_i64..=3, 1..30), equal in any::<bool>(),
         steps in proptest::collection::vec((0_u8..3, any::<usize>()), 0..200),
     ) {
-        let world = World::new();
+        let world = World::settling(GateSettings::default().settle);
         let mut server = Server { hard, used: 0, version: 0, running: Vec::new(), watch: VecDeque::new() };
         server.tell();
         world.gate.quota_seen("ns", &server.watch.pop_front().unwrap(), at(0));
@@ -354,7 +444,7 @@ proptest! {
         let finish = std::iter::repeat_n([(2, 0), (0, 0), (1, 0), (2, 0)], sizes.len() * 8).flatten();
         for (what, which) in steps.into_iter().chain(finish) {
             // Longer than an end takes to be noticed; but news are never late by as much as the gate waits for them.
-            now += if server.watch.is_empty() { 250 } else { 1 };
+            now += if server.watch.is_empty() { 350 } else { 1 };
             // As the gate's own task does when something is due.
             world.gate.call_due(at(now));
             wake(&world, &mut asked, &mut ready);

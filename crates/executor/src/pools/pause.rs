@@ -29,9 +29,10 @@ impl Pause {
         let length = before.map_or(FIRST, |before| before.length.saturating_mul(2).min(LONGEST));
         let until = length.max(error.retry_after.unwrap_or_default());
         let until = SignedDuration::try_from(until).ok().and_then(|wait| now.checked_add(wait).ok()).unwrap_or(now);
-        let (reason, what) = match Refusal::of(error) {
+        let refusal = Refusal::of(error);
+        let (reason, what) = match &refusal {
             Refusal::Quota(_) => (PendingReason::Quota, error.message.as_str()),
-            Refusal::Overload { what, .. } => (PendingReason::BackOff, what),
+            Refusal::Overload { what, .. } => (what.reason(), what.text()),
             Refusal::Other => (PendingReason::BackOff, error.message.as_str()),
         };
         let pending = Pending::new(reason, format!("pool {pool}: a token cannot be taken now: {what}"));

@@ -274,7 +274,7 @@ fn play(lags: Lags, hard: i64, tasks: usize, life: i64, dice: u64) -> Outcome {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// In a cluster in good order nothing is refused, the quota is never exceeded, and little time is lost.
     #[test]

@@ -1,20 +1,19 @@
-//! Quotas of other things than pods: what tasks ask for, and objects of operators.
+//! Objects of operators under a quota, and tasks that are too large for one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use aileron_idl::flyteidl2::core::resources::ResourceName;
 use aileron_idl::json_to_struct;
-use aileron_parity::suite::{Bench, LOOK_EVERY, Server, Shown, Space, Task};
+use aileron_parity::suite::{LOOK_EVERY, Server, Shown, Space, Task};
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::quota::{SPARK, check, check_refused, container, limited, space_with, submit_all};
 
 aileron_parity::on_both!(
-    all_tasks_pass_quotas_of_what_they_ask_for,
     all_tasks_pass_a_quota_of_operator_objects,
     what_can_never_fit_fails_at_once_and_what_just_fits_waits
 );
@@ -23,38 +22,6 @@ const ROOM: usize = 6;
 const TASKS: usize = 18;
 const LIFE: Duration = Duration::from_millis(700);
 const LIMIT: Duration = Duration::from_secs(40);
-
-async fn pass(bench: &Bench, namespace: &str, hard: Value, task: impl Fn(&str) -> Task) -> Result<()> {
-    let space = space_with(bench, namespace, &hard).await?;
-    submit_all(&space, TASKS, task).await?;
-    check(&space.until_all_ended(TASKS, LIMIT).await?);
-    check_refused(&space, "pods")?;
-    // No more at a time than there is room for, and most of the room is used.
-    let runs = space.runs();
-    let alive = |at| runs.iter().filter(|run| run.at <= at && at < run.at + LIFE).count();
-    let most = runs.iter().map(|run| alive(run.at)).max().unwrap_or_default();
-    assert!(most <= ROOM && most > ROOM / 2, "{most} at a time in {namespace}");
-    Ok(())
-}
-
-async fn all_tasks_pass_quotas_of_what_they_ask_for(on: Server) -> Result<()> {
-    let bench = limited(on).await?;
-    let task = |name: &str| container(name, LIFE);
-    futures::future::try_join4(
-        pass(bench, "by-cpu", json!({"requests.cpu": "3"}), |name| task(name).asking(ResourceName::Cpu, "500m")),
-        pass(bench, "by-memory", json!({"limits.memory": "384Mi"}), |name| {
-            task(name).asking(ResourceName::Memory, "64Mi")
-        }),
-        pass(bench, "by-gpu", json!({"requests.nvidia.com/gpu": "12"}), |name| {
-            task(name).asking(ResourceName::Gpu, "2")
-        }),
-        pass(bench, "by-both", json!({"count/pods": "1000", "pods": "6", "requests.cpu": "100"}), |name| {
-            task(name).asking(ResourceName::Cpu, "1")
-        }),
-    )
-    .await?;
-    Ok(())
-}
 
 /// Objects of operators count until they are deleted, also when they have ended.
 async fn all_tasks_pass_a_quota_of_operator_objects(on: Server) -> Result<()> {
@@ -76,14 +43,10 @@ async fn all_tasks_pass_a_quota_of_operator_objects(on: Server) -> Result<()> {
         task
     };
     submit_all(&space, TASKS, tasks).await?;
-    let (ended, most) = tokio::select! {
-        ended = space.until_all_ended(TASKS, LIMIT) => (ended?, None),
-        most = tidy(&space, &jobs) => (Vec::new(), Some(most?)),
-    };
-    let ended = if ended.is_empty() { space.until_all_ended(TASKS, LIMIT).await? } else { ended };
+    let (ended, most) = futures::future::try_join(space.until_all_ended(TASKS, LIMIT), tidy(&space, &jobs)).await?;
     check(&ended);
     check_refused(&space, "sparkapplications")?;
-    assert!(most.is_none_or(|most| most <= ROOM), "{most:?} at a time");
+    assert!(most <= ROOM && most > ROOM / 2, "{most} at a time");
     Ok(())
 }
 
