@@ -169,7 +169,10 @@ mod tests {
         assert_eq!(used(&live, "3", "1"), "4", "one of them is known to be missing, and is added by others");
         assert_eq!(used(&live, "7", "0"), "7", "others take too");
         assert!(live.end("4", at(1)) && !live.end("4", at(1)));
-        assert_eq!((used(&live, "3", "0").as_str(), live.next_noticed(NOTICE)), ("5", Some(later(at(1), NOTICE.ended))));
+        assert_eq!(
+            (used(&live, "3", "0").as_str(), live.next_noticed(NOTICE)),
+            ("5", Some(later(at(1), NOTICE.ended)))
+        );
         live.expire(NOTICE, later(at(1), NOTICE.ended));
         assert_eq!(used(&live, "3", "0"), "4");
         live.retain(|action| **action != *"3");

@@ -128,11 +128,8 @@ impl Room {
 
     /// When time alone makes room.
     pub(super) fn due(&self, settle: Duration) -> Option<Timestamp> {
-        let times = [
-            self.charges.next_expiry(),
-            self.live.next_noticed(self.notice(settle)),
-            self.settling.next(settle),
-        ];
+        let times =
+            [self.charges.next_expiry(), self.live.next_noticed(self.notice(settle)), self.settling.next(settle)];
         times.into_iter().flatten().min()
     }
 

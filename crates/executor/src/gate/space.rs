@@ -358,7 +358,8 @@ impl Space {
         let mut outdated = Vec::new();
         for (request, ranks) in &self.waiting {
             let cause = self.why(request, now).into_subject();
-            let since = self.causes.get(request).filter(|(before, _)| *before == cause).map_or(now, |(_, since)| *since);
+            let since =
+                self.causes.get(request).filter(|(before, _)| *before == cause).map_or(now, |(_, since)| *since);
             if later(since, LASTING) <= now {
                 let said = |rank: &&Rank| self.tasks.get(&rank.name).and_then(|task| task.said.as_ref());
                 let others = ranks.iter().filter(|rank| said(rank).is_some_and(|said| !said.is_about(&cause)));

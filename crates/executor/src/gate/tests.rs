@@ -308,7 +308,11 @@ fn a_task_says_so_when_something_else_keeps_it_for_longer_than_a_moment() {
     let first = world.waits("a", pod("1"), at(0));
     assert!(first.why.text.contains("quota team"));
     world.gate.tidy(at(20_000));
-    world.gate.quota_seen("ns", &Quota::plain("other", 5, of(&[("requests.cpu", "1")]), of(&[("requests.cpu", "1")])), at(20_001));
+    world.gate.quota_seen(
+        "ns",
+        &Quota::plain("other", 5, of(&[("requests.cpu", "1")]), of(&[("requests.cpu", "1")])),
+        at(20_001),
+    );
     for now in [20_002, 25_000] {
         world.gate.tidy(at(now));
         assert_eq!(world.called(), Vec::<String>::new(), "it may pass");
@@ -328,7 +332,11 @@ fn many_that_are_kept_by_something_else_say_so_one_after_the_other() {
     for number in 0..120 {
         world.waits(&format!("{number:03}"), pod("1"), at(0));
     }
-    world.gate.quota_seen("ns", &Quota::plain("other", 5, of(&[("requests.cpu", "1")]), of(&[("requests.cpu", "1")])), at(1));
+    world.gate.quota_seen(
+        "ns",
+        &Quota::plain("other", 5, of(&[("requests.cpu", "1")]), of(&[("requests.cpu", "1")])),
+        at(1),
+    );
     let mut counts = Vec::new();
     for tenths in 0..6 {
         world.gate.tidy(at(1000 + tenths * 10_000));

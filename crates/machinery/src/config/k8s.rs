@@ -71,8 +71,8 @@ pub struct K8sConfig {
     pub resource_tolerations: BTreeMap<String, Vec<Toleration>>,
     /// Containers that move data for tasks without an SDK inside.
     pub co_pilot: CoPilotConfig,
-    /// Deletes a task's resource when the task has ended. Nothing is left behind, and log links into the cluster die
-    /// with it.
+    /// Deletes a task's resource when its action is deleted, for installations without owner references. For deleting it
+    /// as soon as the task has ended there is `delete-finished`.
     pub delete_resource_on_finalize: bool,
     /// Which objects of ended attempts are deleted while their TaskAction stays: `never`, `on-success`, or `always`.
     /// Objects of failed attempts that another attempt follows are always deleted.
@@ -130,7 +130,7 @@ pub struct K8sConfig {
     pub send_object_events: bool,
     /// First delay between attempts to update a resource, in milliseconds; it doubles with every attempt.
     pub update_base_backoff_duration: i64,
-    /// How often updating a resource is tried again.
+    /// How often updating a resource is tried, the first time included.
     pub update_backoff_retries: i64,
     /// Extended resources for which a pod that requests them gets a toleration of the same name.
     pub add_tolerations_for_extended_resources: Vec<String>,

@@ -29,7 +29,10 @@ enum Event {
     NoticeEnd(usize),
     /// The controller counts, and knows of everything up to this time.
     Count(i64),
-    Write { counted: i64, on: u64 },
+    Write {
+        counted: i64,
+        on: u64,
+    },
     News(u64, i64),
     Due,
 }
@@ -167,7 +170,8 @@ impl<'a> Cluster<'a> {
             Event::Count(known) => {
                 let late = self.draw(self.lags.counter);
                 self.seen_by_counter = self.seen_by_counter.max(known).max(self.now - late);
-                let counted = self.pods.iter().filter(|(when, _)| *when <= self.seen_by_counter).map(|(_, by)| by).sum();
+                let counted =
+                    self.pods.iter().filter(|(when, _)| *when <= self.seen_by_counter).map(|(_, by)| by).sum();
                 let on = self.copy(self.seen_by_counter).1;
                 let write = self.draw(self.lags.counter / 4);
                 self.plan(write, Event::Write { counted, on });

@@ -139,7 +139,7 @@ async fn all_tasks_pass_quotas_of_what_they_ask_for(on: Server) -> Result<()> {
         },
         Limit {
             name: "by-several",
-            hard: json!({"count/pods": "1000", "pods": "6", "requests.cpu": "100"}),
+            hard: json!({"pods": "6", "requests.cpu": "100", "requests.memory": "100Gi"}),
             task: |name| container(name, LIFE).asking(ResourceName::Cpu, "1"),
         },
     ];
