@@ -167,7 +167,12 @@ impl Controller {
 /// come and go; what matters there is whether the action could have gone on.
 fn found_something(before: &Action, after: Option<&Action>) -> bool {
     let Some(after) = after else { return true };
-    if waits_at_the_gate(before) { !waits_at_the_gate(after) } else { before.object.status != after.object.status }
+    if !waits_at_the_gate(before) {
+        return before.object.status != after.object.status;
+    }
+    // An attempt that waited longer than its task allows was not forgotten.
+    let (before, now) = (before.status(), after.status());
+    !waits_at_the_gate(after) && !now.is_terminal() && now.observed_attempt() == before.observed_attempt()
 }
 
 fn waits_at_the_gate(action: &Action) -> bool {

@@ -9,6 +9,7 @@ mod cache;
 mod chosen;
 mod conditions;
 mod drive;
+mod limits;
 mod patience;
 mod record;
 mod retry;

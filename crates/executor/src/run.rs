@@ -320,7 +320,10 @@ pub(crate) fn settings(config: &Config) -> Settings {
         max_system_failures: u32::try_from(executor.max_system_failures).unwrap_or_default(),
         requeue: SignedDuration::from_nanos(executor.requeue_duration.as_nanos()),
         missing_kind_timeout: SignedDuration::from_nanos(executor.missing_kind_timeout.as_nanos()),
-        metadata: MetadataSettings { default_service_account: executor.default_k8s_service_account.clone() },
+        metadata: MetadataSettings {
+            default_service_account: executor.default_k8s_service_account.clone(),
+            max_system_failures: u32::try_from(executor.max_system_failures).unwrap_or_default(),
+        },
     }
 }
 

@@ -26,13 +26,15 @@ pub enum PendingReason {
     ContainerCreate,
     /// Another action computes the outputs that this one would compute.
     Cache,
+    /// The attempt before failed, and the task wants a pause before the next.
+    Retry,
     /// Nothing is in the way; preparing takes a moment.
     Starting,
 }
 
 impl PendingReason {
     /// Every reason.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Quota,
         Self::BackOff,
         Self::Pool,
@@ -43,6 +45,7 @@ impl PendingReason {
         Self::ImagePull,
         Self::ContainerCreate,
         Self::Cache,
+        Self::Retry,
         Self::Starting,
     ];
 
@@ -59,6 +62,7 @@ impl PendingReason {
             Self::ImagePull => "ImagePull",
             Self::ContainerCreate => "ContainerCreate",
             Self::Cache => "Cache",
+            Self::Retry => "Retry",
             Self::Starting => "Starting",
         }
     }

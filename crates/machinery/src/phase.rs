@@ -245,6 +245,7 @@ pub struct PhaseInfo {
     cleanup_on_failure: bool,
     info: Option<TaskInfo>,
     pending: Option<Box<Pending>>,
+    out_of_time: bool,
 }
 
 impl PhaseInfo {
@@ -261,12 +262,13 @@ impl PhaseInfo {
             cleanup_on_failure: false,
             info: None,
             pending: None,
+            out_of_time: false,
         }
     }
 
     fn new(phase: Phase, version: u32, reason: impl Into<String>, info: TaskInfo) -> Self {
         let (reason, info) = (reason.into(), Some(info));
-        Self { phase, version, reason, error: None, cleanup_on_failure: false, info, pending: None }
+        Self { phase, version, reason, error: None, cleanup_on_failure: false, info, pending: None, out_of_time: false }
     }
 
     /// Accepted, not yet able to start.
@@ -323,6 +325,13 @@ impl PhaseInfo {
     #[must_use]
     pub fn with_cleanup(mut self) -> Self {
         self.cleanup_on_failure = self.phase.is_failure();
+        self
+    }
+
+    /// The failure is that it took too long, which whoever watches is told apart.
+    #[must_use]
+    pub fn out_of_time(mut self) -> Self {
+        self.out_of_time = self.phase.is_failure();
         self
     }
 
@@ -392,6 +401,11 @@ impl PhaseInfo {
     /// What went wrong; present exactly for failures.
     pub fn error(&self) -> Option<&ExecutionError> {
         self.error.as_ref()
+    }
+
+    /// It failed because it took too long.
+    pub fn is_out_of_time(&self) -> bool {
+        self.out_of_time
     }
 
     /// The failed resource must be deleted.

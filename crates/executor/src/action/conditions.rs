@@ -132,9 +132,10 @@ impl TaskActionStatus {
                 (reason::COMPLETED, message.to_owned())
             }
             Phase::PermanentFailure => {
-                self.set_condition(condition::PROGRESSING, false, reason::PERMANENT_FAILURE, &message, now);
-                self.set_condition(condition::FAILED, true, reason::PERMANENT_FAILURE, &message, now);
-                (reason::PERMANENT_FAILURE, message)
+                let why = if info.is_out_of_time() { reason::TIMED_OUT } else { reason::PERMANENT_FAILURE };
+                self.set_condition(condition::PROGRESSING, false, why, &message, now);
+                self.set_condition(condition::FAILED, true, why, &message, now);
+                (why, message)
             }
             Phase::RetryableFailure => {
                 self.set_condition(condition::PROGRESSING, true, reason::RETRYABLE_FAILURE, &message, now);

@@ -23,7 +23,7 @@ pub fn action_event(
     ActionEvent {
         id: Some(identifier(action)),
         attempt: status.observed_attempt(),
-        phase: action_phase(info.phase()).into(),
+        phase: action_phase(info).into(),
         version: info.version(),
         updated_time: Some(wire_time(updated)),
         reported_time: Some(wire_time(now)),
@@ -74,8 +74,9 @@ fn identifier(action: &Action) -> ActionIdentifier {
     }
 }
 
-fn action_phase(phase: Phase) -> ActionPhase {
-    match phase {
+fn action_phase(info: &PhaseInfo) -> ActionPhase {
+    match info.phase() {
+        Phase::RetryableFailure | Phase::PermanentFailure if info.is_out_of_time() => ActionPhase::TimedOut,
         Phase::Undefined => ActionPhase::Unspecified,
         Phase::NotReady | Phase::Queued => ActionPhase::Queued,
         Phase::WaitingForResources | Phase::WaitingForCache => ActionPhase::WaitingForResources,

@@ -11,7 +11,7 @@ use aileron_machinery::{Overrides, TaskExecutionId, TaskMetadata, TaskPaths};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::{Action, TaskActionSpec};
+use super::{Action, TaskActionSpec, TaskActionStatus};
 
 /// Marks every object made for a task, and through templates every pod an operator makes; watches select by it.
 pub const MANAGED_LABEL: (&str, &str) = ("flyte.org/managed", "true");
@@ -34,6 +34,8 @@ const INPUTS_FILE: &str = "/inputs.pb";
 pub struct MetadataSettings {
     /// `executor.defaultK8sServiceAccount`.
     pub default_service_account: String,
+    /// `executor.maxSystemFailures`: after so many failures of the platform the next one is the end; 0 if unknown.
+    pub max_system_failures: u32,
 }
 
 /// The action cannot be turned into a task.
@@ -53,6 +55,7 @@ pub fn task_metadata(action: &Action, settings: &MetadataSettings) -> Result<Tas
     let status = action.object.status.as_ref();
     let template = action.template.get();
     let retry_attempt = status.map_or(0, |status| status.attempts.saturating_sub(1));
+    let max_attempts = template.map_or(1, |template| max_attempts(template));
     let generated_name = format!("{}-{retry_attempt}", action.name());
     let security_context = template.and_then(|template| template.security_context.clone());
     let secrets = security_context.as_ref().map(|context| context.secrets.as_slice()).unwrap_or_default();
@@ -101,8 +104,8 @@ pub fn task_metadata(action: &Action, settings: &MetadataSettings) -> Result<Tas
         labels,
         annotations,
         env_vars: env_vars(action),
-        interruptible: spec.interruptible.unwrap_or(false),
-        max_attempts: template.map_or(1, |template| max_attempts(template)),
+        interruptible: spec.interruptible.unwrap_or(false) && !is_last_chance(status, max_attempts, settings),
+        max_attempts,
         service_account: service_account(security_context.as_ref(), settings),
         security_context,
         console_url: String::new(),
@@ -157,6 +160,19 @@ fn env_vars(action: &Action) -> BTreeMap<String, String> {
     env_vars
 }
 
+/// Whether one more failure ends the action.
+///
+/// # Differs from upstream
+///
+/// Machines that may be taken away at any moment are cheap as long as a task can start again. Upstream takes the risk with
+/// the last try, too; here it gets a machine that stays. A task with a single attempt is as its author wants it.
+fn is_last_chance(status: Option<&TaskActionStatus>, max_attempts: u32, settings: &MetadataSettings) -> bool {
+    let Some(status) = status else { return false };
+    let last_attempt = max_attempts > 1 && status.attempts >= max_attempts;
+    let last_relaunch = settings.max_system_failures > 0 && status.system_failures >= settings.max_system_failures;
+    last_attempt || last_relaunch
+}
+
 fn max_attempts(template: &TaskTemplate) -> u32 {
     let retries = template.metadata.as_ref().and_then(|metadata| metadata.retries.as_ref());
     retries.map_or(1, |retries| retries.retries.saturating_add(1))
@@ -178,4 +194,22 @@ fn overrides(template: &TaskTemplate) -> Overrides {
 
 fn own<const N: usize>(pairs: [(&str, &str); N]) -> impl Iterator<Item = (String, String)> {
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_chance_is_taken_on_a_machine_that_stays() {
+        let settings = MetadataSettings { max_system_failures: 3, ..MetadataSettings::default() };
+        let is_last = |attempts: u32, system_failures: u32, max_attempts: u32| {
+            let status = TaskActionStatus { attempts, system_failures, ..TaskActionStatus::default() };
+            is_last_chance(Some(&status), max_attempts, &settings)
+        };
+        assert!(!is_last(1, 0, 3) && !is_last(2, 0, 3) && is_last(3, 0, 3));
+        assert!(!is_last(1, 2, 3) && is_last(1, 3, 3), "the platform failed as often as it may");
+        assert!(!is_last(1, 0, 1) && is_last(1, 3, 1), "one attempt is no last one of several");
+        assert!(!is_last_chance(None, 3, &settings));
+    }
 }

@@ -8,9 +8,11 @@ use aileron_machinery::{
 };
 use async_trait::async_trait;
 use futures::FutureExt;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 
 use super::cache::{CacheDecision, CacheStageError};
+use super::limits::{Verdict, judge, pauses_until};
 use super::patience::{Patience, patience};
 use super::{ReconcileError, Reconciler, Wake};
 use crate::action::conditions::reason;
@@ -28,6 +30,20 @@ impl Reconciler {
         let stored = stored_state(action);
         let data = StoredInputs { store: self.store.as_ref(), task: &task };
         let request = CoreRequest { task: &task, state: &stored, running_since: running_since(action), data: &data };
+        let before = action.status();
+        let limits = task.template.metadata.as_ref();
+        let verdict = judge(limits, &action.object, &before, task.now);
+        let over = match &verdict {
+            Verdict::Over(over) => Some(over.clone()),
+            Verdict::Within(_) => None,
+        };
+        // Nothing runs that could have ended in the meantime.
+        if let Some(over) = over.clone().filter(|over| over.is_queued) {
+            return self.out_of_time(action, plugin, &request, &CoreStep::of(PhaseInfo::undefined()), over).await;
+        }
+        if let Some(until) = pauses_until(limits, &before).filter(|until| task.now < *until) {
+            return Ok(Wake::At(earlier(Some(until), &verdict).unwrap_or(until)));
+        }
 
         let cached = match self.consult_cache(action, &task).await {
             Ok(decision) => decision,
@@ -51,11 +67,22 @@ impl Reconciler {
             CacheDecision::Wait(phase) => (true, CoreStep::of(phase)),
             CacheDecision::Run { .. } => match guarded(plugin.handle(&request)).await {
                 Ok(step) => (false, step),
-                Err(error) => return self.system_error(action, action.status(), plugin, &error).await,
+                Err(error) if over.is_none() => {
+                    return self.system_error(action, before, plugin, &error).await;
+                }
+                // Whatever it is, there is no time left for it.
+                Err(_) => (false, CoreStep::of(PhaseInfo::undefined())),
             },
         };
+        // What has ended meanwhile has ended in time.
+        let has_ended = matches!(step.phase.phase(), Phase::Success | Phase::PermanentFailure);
+        let has_failed = step.phase.phase() == Phase::RetryableFailure && !step.phase.is_system_retryable_failure();
+        if let Some(over) = over.filter(|over| !has_ended && (over.is_final || !has_failed)) {
+            return self.out_of_time(action, plugin, &request, &step, over).await;
+        }
         if step.phase.phase() == Phase::Undefined {
-            return Ok(self.next_look(&action.status(), &step, reserved));
+            step.wake_at = earlier(step.wake_at, &verdict);
+            return Ok(self.next_look(&before, &step, reserved));
         }
         if !from_cache {
             self.settle_cache(action, &task, &mut step.phase).await;
@@ -67,7 +94,7 @@ impl Reconciler {
                 return self.retry_or_give_up(action, plugin, &request, step).await;
             }
         }
-        let mut status = action.status();
+        let mut status = before;
         apply(&mut status, &step);
         let now = task.now;
         if made_progress(&status, step.phase.phase()) {
@@ -80,6 +107,7 @@ impl Reconciler {
             Patience::Over(error) => return self.fail(action, error).await,
         }
         self.record(action, &status, &step.phase).await?;
+        step.wake_at = earlier(step.wake_at, &judge(limits, &action.object, &status, now));
         Ok(self.next_look(&status, &step, reserved))
     }
 
@@ -88,12 +116,12 @@ impl Reconciler {
         if status.is_terminal() {
             return Wake::OnChange;
         }
-        match step.wake_at {
-            Some(at) => Wake::At(at),
-            // Nobody tells when the owner of a reservation is done, and our own must be extended.
-            None if reserved || step.phase.phase() == Phase::WaitingForCache => Wake::Retry(self.requeue()),
-            None => Wake::OnChange,
+        // Nobody tells when the owner of a reservation is done, and our own must be extended.
+        if reserved || step.phase.phase() == Phase::WaitingForCache {
+            let pause = step.wake_at.map(|at| at.duration_since(self.clock.now()).max(SignedDuration::ZERO));
+            return Wake::Retry(pause.map_or(self.requeue(), |pause| pause.min(self.requeue())));
         }
+        step.wake_at.map_or(Wake::OnChange, Wake::At)
     }
 
     /// The attempt, if anything can be made of it.
@@ -108,6 +136,14 @@ impl Reconciler {
             return Err(ExecutionError::user(code::BAD_TASK_SPECIFICATION, message));
         }
         self.task_context(action).map_err(|error| ExecutionError::user(code::BAD_TASK_SPECIFICATION, error.to_string()))
+    }
+}
+
+/// The earlier of a moment and the one at which time is up.
+fn earlier(at: Option<Timestamp>, verdict: &Verdict) -> Option<Timestamp> {
+    match verdict {
+        Verdict::Within(until) => [at, *until].into_iter().flatten().min(),
+        Verdict::Over(_) => at,
     }
 }
 
@@ -141,7 +177,7 @@ pub(super) fn stored_state(action: &Action) -> StoredState {
 }
 
 /// When the history last entered `Executing`, if it is still there.
-fn running_since(action: &Action) -> Option<jiff::Timestamp> {
+fn running_since(action: &Action) -> Option<Timestamp> {
     let status = action.object.status.as_ref()?;
     let last = status.phase_history.last()?;
     (last.phase == reason::EXECUTING).then_some(last.occurred_at.0)

@@ -1,12 +1,15 @@
 //! What follows a failure: another attempt on the user's budget, a relaunch on the platform's, or the end.
 
+use aileron_kubekit::duration::GoDuration;
 use aileron_machinery::{
-    CorePlugin, CoreRequest, CoreStep, ErrorKind, ExecutionError, PhaseInfo, PluginError, TaskInfo,
+    CorePlugin, CoreRequest, CoreStep, ErrorKind, ExecutionError, Pending, PendingReason, PhaseInfo, PluginError,
+    TaskInfo,
 };
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 
 use super::drive::{apply, guarded, info_of};
+use super::limits::{Over, pause_after};
 use super::{ReconcileError, Reconciler, Wake, plugin_id};
 use crate::action::{Action, TaskActionStatus};
 use crate::cluster::Urgency;
@@ -32,12 +35,27 @@ impl Reconciler {
             let error = step.phase.error().cloned().unwrap_or_else(|| {
                 ExecutionError::user("MaxRetriesExceeded", format!("task failed after {attempt} attempt(s)"))
             });
-            let phase = PhaseInfo::permanent_failure(error, info_of(&step.phase, request.task));
+            let mut phase = PhaseInfo::permanent_failure(error, info_of(&step.phase, request.task));
+            if step.phase.is_out_of_time() {
+                // What has run out of time still runs. It is stopped first: after a crash the time is still over, and
+                // the object is stopped again.
+                discard(plugin, request).await;
+                phase = phase.out_of_time();
+            }
             self.show(action, &mut status, &phase, now);
             self.record(action, &status, &phase).await?;
             return Ok(Wake::OnChange);
         }
+        let pause = pause_after(request.task.template.metadata.as_ref(), attempt);
         let queued = PhaseInfo::queued(PhaseInfo::FIRST_VERSION, "restarting task", TaskInfo::at(now));
+        let queued = if pause.is_zero() {
+            queued
+        } else {
+            let (next, most) = (attempt.saturating_add(1), request.task.metadata.max_attempts);
+            let pause = GoDuration::from_nanos(i64::try_from(pause.as_nanos()).unwrap_or(i64::MAX));
+            let message = format!("waiting {pause} before attempt {next} of {most}, as the task asks for");
+            queued.with_pending(Pending::new(PendingReason::Retry, message))
+        };
         status.attempts = attempt.saturating_add(1);
         forget_plugin_state(&mut status);
         self.show(action, &mut status, &queued, now);
@@ -47,7 +65,30 @@ impl Reconciler {
         // next launch clears away; the other order would leave an attempt that looks lost and is run again.
         self.actions.write_status(action, &status, Urgency::Immediate).await?;
         discard(plugin, request).await;
-        Ok(Wake::Now)
+        Ok(if pause.is_zero() { Wake::Now } else { now.checked_add(pause).map_or(Wake::Now, Wake::At) })
+    }
+
+    /// Time is up: for the attempt, after which another may follow, or for the action.
+    pub(super) async fn out_of_time(
+        &self,
+        action: &Action,
+        plugin: &dyn CorePlugin,
+        request: &CoreRequest<'_>,
+        step: &CoreStep,
+        over: Over,
+    ) -> Result<Wake, ReconcileError> {
+        let info = info_of(&step.phase, request.task);
+        if !over.is_final {
+            let phase = PhaseInfo::retryable_failure(over.error, info).out_of_time();
+            let step = CoreStep { phase, state: step.state.clone(), wake_at: None };
+            return self.retry_or_give_up(action, plugin, request, step).await;
+        }
+        discard(plugin, request).await;
+        let phase = PhaseInfo::permanent_failure(over.error, info).out_of_time();
+        let mut status = action.status();
+        self.show(action, &mut status, &phase, request.task.now);
+        self.record(action, &status, &phase).await?;
+        Ok(Wake::OnChange)
     }
 
     /// The object failed on the platform's account: away with it, and once more from the start.

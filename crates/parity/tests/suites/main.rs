@@ -9,6 +9,7 @@ mod failure;
 mod finished;
 mod invalid;
 mod leader;
+mod limits;
 mod missing_kind;
 mod operators;
 mod overview;

@@ -121,7 +121,10 @@ impl Scenario {
             Template::Unreadable(error) => return Ok(Err(PluginError::uncoded(error.to_string()))),
         };
         let executor = &self.installation.config.executor;
-        let settings = MetadataSettings { default_service_account: executor.default_k8s_service_account.clone() };
+        let settings = MetadataSettings {
+            default_service_account: executor.default_k8s_service_account.clone(),
+            ..MetadataSettings::default()
+        };
         Ok(Ok(TaskContext {
             template,
             metadata: Arc::new(task_metadata(&self.action, &settings)?),

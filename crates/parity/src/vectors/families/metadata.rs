@@ -17,7 +17,10 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let object: TaskAction = serde_json::from_value(case.input("taskAction").clone())?;
     let action = Action::new(object, None);
     let executor = Installation::of(case)?.config.executor;
-    let settings = MetadataSettings { default_service_account: executor.default_k8s_service_account };
+    let settings = MetadataSettings {
+        default_service_account: executor.default_k8s_service_account,
+        ..MetadataSettings::default()
+    };
     let derived = task_metadata(&action, &settings).and_then(|metadata| Ok((metadata, task_paths(&action)?)));
     match derived {
         Ok((metadata, paths)) => describe(&metadata, &paths),

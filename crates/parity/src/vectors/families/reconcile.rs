@@ -69,6 +69,7 @@ fn reconciler(case: &Case, world: &Arc<World>, has_catalog: bool) -> anyhow::Res
             requeue: SignedDuration::from_secs(requeue),
             metadata: MetadataSettings {
                 default_service_account: installation.config.executor.default_k8s_service_account.clone(),
+                ..MetadataSettings::default()
             },
             ..Settings::default()
         },

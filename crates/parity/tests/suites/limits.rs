@@ -1,0 +1,118 @@
+//! Times that the author of a task set: how long an attempt may wait and run, how long all may take, and the pause before
+//! another attempt.
+
+use std::time::Duration;
+
+use aileron_idl::flyteidl2::common::ActionPhase::{Failed, Queued, TimedOut};
+use aileron_idl::flyteidl2::core::{Backoff, RetryStrategy, TimeoutStrategy};
+use aileron_parity::suite::{Server, Shown, Space, Task};
+use anyhow::Result;
+
+aileron_parity::on_both!(
+    an_attempt_that_runs_too_long_is_stopped_and_another_follows,
+    an_attempt_that_waits_too_long_says_for_what,
+    a_deadline_ends_the_task_whatever_attempts_are_left,
+    attempts_follow_one_another_after_a_pause,
+    a_task_that_ends_in_time_is_not_disturbed
+);
+
+fn limited(task: Task, run: i64, queued: i64, deadline: i64) -> Task {
+    let seconds = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+    let mut task = task;
+    let metadata = task.template.metadata.get_or_insert_default();
+    metadata.timeout = seconds(run);
+    metadata.timeouts = Some(TimeoutStrategy { queued_timeout: seconds(queued), deadline: seconds(deadline) });
+    task
+}
+
+/// How often each attempt was told to have run out of time.
+fn timeouts(space: &Space<'_>, name: &str) -> Vec<u32> {
+    let mut attempts: Vec<_> =
+        space.phases(name).into_iter().filter(|(_, phase)| *phase == TimedOut).map(|(attempt, _)| attempt).collect();
+    attempts.dedup();
+    attempts
+}
+
+async fn an_attempt_that_runs_too_long_is_stopped_and_another_follows(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("runs-long").await?;
+    space.submit(&limited(Task::container("long").retries(1).attempts(&["run"]), 2, 0, 0)).await?;
+    let action = space.until_ended("long").await?;
+    assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()), "{}", action.summary());
+    assert_eq!(action.shown().attempts, 2);
+    let error = action.shown().error_state.unwrap();
+    assert_eq!((error.code.as_str(), error.kind.as_str()), ("TimeoutExpired", "USER"));
+    assert_eq!(error.message, "attempt 2 ran for 2s, the longest that the task allows, and was stopped");
+    assert_eq!(timeouts(&space, "long"), [1, 2]);
+    let runs = space.runs();
+    assert_eq!(runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>(), ["long-0", "long-1"]);
+    let apart = Duration::try_from(runs[1].at.duration_since(runs[0].at))?;
+    assert!(apart >= Duration::from_secs(2), "the second attempt began {apart:?} after the first");
+    space.until_pods(&[]).await
+}
+
+async fn an_attempt_that_waits_too_long_says_for_what(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("waits-long").await?;
+    let task = Task::container("stuck").attempts(&["unschedulable:0/3 nodes are available: 3 Insufficient cpu."]);
+    space.submit(&limited(task, 0, 3, 0)).await?;
+    let action = space.until_ended("stuck").await?;
+    assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()), "{}", action.summary());
+    let message = action.shown().error_state.unwrap().message;
+    assert!(message.starts_with("attempt 1 was queued for 3s, the longest that the task allows: "), "{message}");
+    assert!(message.contains("Insufficient cpu"), "{message}");
+    space.until_pods(&[]).await
+}
+
+async fn a_deadline_ends_the_task_whatever_attempts_are_left(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("deadline").await?;
+    let task =
+        Task::container("late").retries(50).attempts(&["fail:1:Error:broken@300", "fail:1:Error:broken@300", "run"]);
+    space.submit(&limited(task, 0, 0, 4)).await?;
+    let action = space.until_ended("late").await?;
+    assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()), "{}", action.summary());
+    assert_eq!(action.shown().attempts, 3);
+    let message = action.shown().error_state.unwrap().message;
+    assert_eq!(message, "the action had not ended 4s after it was queued first, which is its deadline");
+    assert_eq!(timeouts(&space, "late"), [3]);
+    space.until_pods(&[]).await
+}
+
+async fn attempts_follow_one_another_after_a_pause(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("pauses").await?;
+    let mut task = Task::container("again").attempts(&["fail:1:Error:broken", "succeed"]);
+    let base = prost_types::Duration { seconds: 2, nanos: 0 };
+    let backoff = Backoff { base: Some(base), ..Backoff::default() };
+    task.template.metadata.get_or_insert_default().retries = Some(RetryStrategy { retries: 3, backoff: Some(backoff) });
+    space.submit(&task).await?;
+    let pauses =
+        |action: &aileron_executor::action::TaskAction| action.pending().is_some_and(|(code, _)| code == "Retry");
+    let pausing = space.until("again", "pauses before its second attempt", pauses).await?;
+    assert_eq!(pausing.pending().unwrap().1, "waiting 2s before attempt 2 of 4, as the task asks for");
+    let action = space.until_ended("again").await?;
+    assert_eq!(
+        (action.outcome().unwrap().0.as_str(), action.shown().attempts),
+        ("Succeeded", 2),
+        "{}",
+        action.summary()
+    );
+    let runs = space.runs();
+    let apart = Duration::try_from(runs[1].at.duration_since(runs[0].at))?;
+    assert!(apart >= Duration::from_secs(2), "the second attempt began {apart:?} after the first");
+    // The end of the first attempt is told when it happens, not when the second begins.
+    let phases = space.phases("again");
+    let place = |wanted| phases.iter().position(|phase| *phase == wanted);
+    assert!(place((1, Failed)).is_some() && place((1, Failed)) < place((2, Queued)), "{phases:?}");
+    Ok(())
+}
+
+async fn a_task_that_ends_in_time_is_not_disturbed(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("in-time").await?;
+    space.submit(&limited(Task::container("quick").attempts(&["succeed@500"]), 20, 20, 30)).await?;
+    let action = space.until_ended("quick").await?;
+    assert_eq!(
+        (action.outcome().unwrap().0.as_str(), action.shown().attempts),
+        ("Succeeded", 1),
+        "{}",
+        action.summary()
+    );
+    space.until_pods(&["quick-0"]).await
+}
