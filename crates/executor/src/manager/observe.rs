@@ -129,7 +129,7 @@ impl PluginManager {
         let result =
             read_result(self.store.as_ref(), &paths.output_path(), &paths.error_path(), declares_outputs).await;
         let (recoverable, error) = match result.map_err(|error| PluginError::uncoded(error.to_string()))? {
-            TaskResult::Outputs(_) => return Ok(phase),
+            TaskResult::Succeeded => return Ok(phase),
             TaskResult::Error { recoverable, error } => (recoverable, reported(&error)),
         };
         let info = phase.into_info().unwrap_or_else(|| TaskInfo::at(task.now));

@@ -10,8 +10,8 @@ use crate::error_text::chain;
 /// How a task that ran to its end came out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskResult {
-    /// It succeeded, with these outputs.
-    Outputs(LiteralMap),
+    /// It succeeded, and its outputs are where they should be.
+    Succeeded,
     /// It reported an error.
     Error {
         /// Whether another attempt may help.
@@ -65,7 +65,8 @@ pub enum OutputsError {
 /// # Differs from upstream
 /// Nothing is written on the way: upstream stores the outputs onto themselves, and an error document next to empty
 /// ones, which turns a success that is observed twice into a failure. An empty outputs file means empty outputs. A
-/// missing one is an error only if `declares_outputs`.
+/// missing one is an error only if `declares_outputs`. Outputs larger than `maxDownloadMBs` are not read, but they are
+/// there: whoever needs them reads them, and upstream fails the task instead.
 ///
 /// # Errors
 /// When a file cannot be read, or declared outputs are missing.
@@ -80,15 +81,14 @@ pub async fn read_result(
     if let Some(result) = error? {
         return Ok(result);
     }
-    let storage = |source| OutputsError::Storage { what: "outputs", source };
-    match outputs.map_err(storage)? {
-        Some(bytes) => LiteralMap::decode(bytes).map(TaskResult::Outputs).map_err(|source| OutputsError::Malformed {
-            what: "outputs",
-            uri: outputs_uri.to_owned(),
-            source,
-        }),
-        None if declares_outputs => Err(OutputsError::MissingOutputs { uri: outputs_uri.to_owned() }),
-        None => Ok(TaskResult::Outputs(LiteralMap::default())),
+    let what = "outputs";
+    match outputs {
+        Ok(Some(bytes)) => LiteralMap::decode(bytes)
+            .map(|_| TaskResult::Succeeded)
+            .map_err(|source| OutputsError::Malformed { what, uri: outputs_uri.to_owned(), source }),
+        Ok(None) if declares_outputs => Err(OutputsError::MissingOutputs { uri: outputs_uri.to_owned() }),
+        Ok(None) | Err(StorageError::ExceedsLimit { .. }) => Ok(TaskResult::Succeeded),
+        Err(source) => Err(OutputsError::Storage { what, source }),
     }
 }
 

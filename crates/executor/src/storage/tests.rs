@@ -225,20 +225,21 @@ async fn success_needs_the_outputs_that_are_declared_and_writes_nothing() {
     let store = MemoryStore::new();
     let missing = read_result(&store, OUT, ERR, true).await.unwrap_err();
     assert!(matches!(missing, OutputsError::MissingOutputs { .. }), "{missing}");
-    assert_eq!(read_result(&store, OUT, ERR, false).await.unwrap(), TaskResult::Outputs(LiteralMap::default()));
+    assert_eq!(read_result(&store, OUT, ERR, false).await.unwrap(), TaskResult::Succeeded);
     store.insert(OUT, Bytes::new());
-    assert_eq!(read_result(&store, OUT, ERR, true).await.unwrap(), TaskResult::Outputs(LiteralMap::default()));
+    assert_eq!(read_result(&store, OUT, ERR, true).await.unwrap(), TaskResult::Succeeded);
     assert_eq!(store.snapshot(), [(OUT.to_owned(), Bytes::new())], "twice observed, still only the outputs");
     store.insert(OUT, Bytes::from_static(b"\xff\xff"));
     assert!(matches!(read_result(&store, OUT, ERR, true).await, Err(OutputsError::Malformed { .. })));
 }
 
 #[tokio::test]
-async fn why_outputs_cannot_be_read_is_told() {
+async fn outputs_too_large_to_read_are_there_and_inputs_tell_why() {
     let store = MemoryStore::with_limit(1);
     store.insert(OUT, vec![0; (1 << 20) + 1]);
-    let told = read_result(&store, OUT, ERR, true).await.unwrap_err().to_string();
-    assert!(told.starts_with("failed to read outputs of the task: limit exceeded."), "{told}");
+    assert_eq!(read_result(&store, OUT, ERR, true).await.unwrap(), TaskResult::Succeeded);
+    let told = read_inputs(&store, OUT).await.unwrap_err().to_string();
+    assert!(told.starts_with("failed to read inputs of the task: limit exceeded."), "{told}");
     assert!(told.contains("maxDownloadMBs"), "{told}");
 }
 
