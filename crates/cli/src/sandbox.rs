@@ -1,12 +1,13 @@
 //! A whole single-machine cluster in this process: API server, node, simulated operators, services and the executor.
 
+mod access;
 mod dir;
 mod executor;
 mod services;
 pub mod state;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use aileron_kubekit::quantity::Quantity;
@@ -15,13 +16,13 @@ use anyhow::{Context, anyhow};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::arguments::{ConfigArguments, NodeArguments};
 use crate::failure::Failure;
-use crate::logs;
+use crate::{logs, output};
 
+use access::Access;
 use dir::Dir;
 pub use dir::clean;
 use executor::{Executor, NAMESPACE};
@@ -30,6 +31,8 @@ use state::{State, write_private};
 
 /// The file of events in its directory.
 pub const EVENTS_FILE: &str = "events.jsonl";
+/// The file of log records in its directory, unless they go elsewhere.
+const LOG_FILE: &str = "executor.log";
 
 /// Where a sandbox keeps its things.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +70,7 @@ pub struct ConfigSources {
 pub struct SandboxOptions {
     /// Where it keeps its things.
     pub place: Place,
-    /// Port of the API server on loopback; 0 for a free one.
+    /// Port of the API server on loopback; 0 for the one of the last time, if one is kept, or a free one.
     pub port: u16,
     /// What images stand for: directories of programs, or virtualenvs.
     pub images: BTreeMap<String, PathBuf>,
@@ -98,6 +101,8 @@ pub struct Sandbox {
     address: SocketAddr,
     storage: PathBuf,
     python: Option<PathBuf>,
+    /// Where log records are, if they are in a file.
+    log: Option<PathBuf>,
     dir: Dir,
 }
 
@@ -165,13 +170,17 @@ impl Sandbox {
     pub async fn start(options: SandboxOptions) -> Result<Self, Failure> {
         let dir = Dir::open(&options.place)?;
         let log = match options.records {
-            Records::File => Some(dir.path().join("executor.log")),
+            Records::File => Some(dir.path().join(LOG_FILE)),
             Records::Screen => None,
         };
         logs::start_sandbox(log.as_deref(), options.log_level.as_deref())?;
         // First, since it is what most likely fails; nobody is answered before the end.
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await;
-        let listener = listener.with_context(|| format!("--port: cannot listen on 127.0.0.1:{}", options.port))?;
+        let last = match &dir {
+            Dir::Temporary { .. } => None,
+            Dir::Persistent(path) => Access::read(path)?,
+        };
+        let last_port = last.as_ref().map(|last| last.port);
+        let listener = access::listen(options.port, last_port).await?;
         let storage = dir.path().join("data");
         std::fs::create_dir_all(&storage).with_context(|| format!("cannot make {}", storage.display()))?;
 
@@ -202,8 +211,16 @@ impl Sandbox {
         let executor = Executor::start(client.clone(), config).await?;
 
         // Last: whoever finds the address finds everything working.
-        let token = server.new_token();
         let address = listener.local_addr().context("cannot listen")?;
+        let token = last.map_or_else(|| server.new_token(), |last| last.token);
+        if let Dir::Persistent(path) = &dir {
+            Access { port: address.port(), token: token.clone() }.write(path)?;
+        }
+        if let Some(taken) = last_port.filter(|last| options.port == 0 && *last != address.port()) {
+            output::warn(&format!(
+                "port {taken} of the last time is taken: older copies of the kubeconfig do not work"
+            ));
+        }
         let kubeconfig = dir.path().join("kubeconfig");
         write_private(&kubeconfig, server.kubeconfig(address, &token).as_bytes())
             .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
@@ -220,6 +237,7 @@ impl Sandbox {
             address,
             storage,
             python: options.python,
+            log,
             dir,
         })
     }
@@ -237,6 +255,11 @@ impl Sandbox {
     /// What the node has, in a few words.
     pub fn size(&self) -> &str {
         &self.size
+    }
+
+    /// The file of log records, if there is one.
+    pub fn log(&self) -> Option<&Path> {
+        self.log.as_deref()
     }
 
     /// What other commands need to know.
@@ -301,7 +324,11 @@ fn size(capacity: &BTreeMap<String, Quantity>) -> String {
         Some(kibibytes) => format!("{:.1}Gi", kibibytes / f64::from(1 << 20)),
         None => memory,
     };
-    let mut text = format!("{} CPUs, {memory} of memory", amount("cpu"));
+    let cpus = match amount("cpu") {
+        one if one == "1" => "1 CPU".to_owned(),
+        other => format!("{other} CPUs"),
+    };
+    let mut text = format!("{cpus}, {memory} of memory");
     for (name, amount) in capacity.iter().filter(|(name, _)| name.contains('/')) {
         text.push_str(&format!(", {amount} {name}"));
     }

@@ -1,6 +1,7 @@
 //! An action in a few words: what lists, live tables and other programs show of it.
 
 mod phase;
+mod plain;
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use serde_json::{Value, json};
 
 use crate::span;
 
-pub use phase::{Outcome, Phase};
+pub use phase::{Outcome, Phase, spelled};
+pub use plain::plain;
 
 /// What the executor says of an attempt that follows another.
 const RESTARTING: &str = "restarting task";
@@ -159,11 +161,11 @@ impl Summary {
         format!("{}/{}", self.attempt.max(u32::from(self.phase != Phase::Pending)), self.max_attempts)
     }
 
-    /// Reason and message on one line.
+    /// Reason and message on one line, in plain words.
     pub fn why(&self) -> String {
         match &self.pending {
             Some(pending) if self.phase == Phase::Waiting => one_line(&pending.short()),
-            _ => one_line(&with_code(&self.reason, &self.message)),
+            _ => one_line(&plain(&with_code(&self.reason, &self.message))),
         }
     }
 

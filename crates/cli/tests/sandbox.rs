@@ -236,6 +236,22 @@ fn a_failure_shows_its_attempts_and_its_error() {
 }
 
 #[test]
+fn what_takes_too_long_times_out_and_is_told_so() {
+    let user = User::new();
+    let slow = "name: slow\nimage: any\ncommand: [sh, -c, 'sleep 600']\ntimeout: 1s\nexpect: {phase: timed-out}\n";
+    let good = user.run(&["demo", &user.file("slow.yaml", slow)]);
+    assert_eq!(good.code, Some(0), "{}{}", good.out, good.err);
+    assert!(good.out.contains("slow   timed-out   timed-out   1 "), "{}", good.out);
+    assert!(good.out.contains("\n1 task in "), "{}", good.out);
+    let bad = user.run(&["demo", &user.file("bad.yaml", &slow.replace("timed-out", "failed"))]);
+    assert_eq!(bad.code, Some(1), "{}", bad.out);
+    assert!(bad.out.contains("expected phase failed, found timed-out"), "{}", bad.out);
+    let alone = user.run(&["submit", &user.path("slow.yaml").display().to_string(), "--name", "slow", "--follow"]);
+    assert_eq!(alone.code, Some(1), "{}", alone.out);
+    assert!(alone.out.starts_with("slow timed out: [TimeoutExpired] attempt 1 ran for 1s"), "{}", alone.out);
+}
+
+#[test]
 fn who_took_a_task_of_an_unknown_type_is_told() {
     let user = User::new();
     let sandbox = user.start(&[]);
@@ -301,13 +317,20 @@ fn what_is_kept_is_there_again() {
     let user = User::new();
     let place = user.path("kept").display().to_string();
     let sandbox = user.start(&["--persist", &place]);
+    let copy = user.file("copy", &std::fs::read_to_string(sandbox.dir().join("kubeconfig")).unwrap());
+    let welcome = sandbox.welcome.clone();
     let hello = user.file("hello.yaml", HELLO);
     user.good(&["submit", &hello, "--run", "hello", "--name", "hello"]);
     user.until("hello", "Succeeded");
     assert_eq!(sandbox.end("TERM"), Some(0));
-    assert!(Path::new(&place).join("executor.log").exists());
-    let again = user.start(&["--persist", &place]);
+    let log = Path::new(&place).join("executor.log");
+    assert!(welcome.contains(&format!("log          {}", log.display())) && log.exists(), "{welcome}");
+    std::fs::remove_file(&log).unwrap();
+    let again = user.start(&["--persist", &place, "-v", "--log-level", "error"]);
+    assert!(!again.welcome.contains("executor.log") && !log.exists(), "{}", again.welcome);
     user.until("hello", "Succeeded");
+    let stranger = User::new();
+    assert_eq!(stranger.good(&["get", "--kubeconfig", &copy, "-o", "name"]), "hello\n", "an old copy still works");
     assert_eq!(again.end("TERM"), Some(0));
 }
 

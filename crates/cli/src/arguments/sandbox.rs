@@ -56,10 +56,11 @@ pub struct NodeArguments {
 /// What kind of sandbox.
 #[derive(Debug, Args)]
 pub struct SandboxArguments {
-    /// Keep objects and files in this directory; else everything is removed at the end
+    /// Keep objects, files, and the port and secret of the kubeconfig in this directory; else everything is removed at
+    /// the end
     #[arg(long, value_name = "DIR")]
     pub persist: Option<PathBuf>,
-    /// Port of the API server on 127.0.0.1; else a free one
+    /// Port of the API server on 127.0.0.1; else with --persist that of the last time, or a free one
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub port: u16,
     #[command(flatten)]

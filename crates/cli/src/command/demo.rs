@@ -16,7 +16,7 @@ use crate::sandbox::{ConfigSources, Records, Sandbox, SandboxOptions};
 use crate::signals::Stop;
 use crate::submit::source::Work;
 use crate::submit::{self, Storage, Submitted, results, verdict};
-use crate::summary::{Phase, Summary};
+use crate::summary::{Phase, Summary, plain, spelled};
 use crate::{output, runtime, span};
 
 use report::Line;
@@ -83,7 +83,8 @@ async fn demonstrate(tasks: Vec<Task>, with_sdk: bool, options: SandboxOptions) 
         output::print(&format!("\n{note}\n"))?;
     }
     let verdict = if all_well { "all ended as their files say" } else { "not all ended as their files say" };
-    output::print(&format!("\n{} tasks in {}: {verdict}\n", lines.len(), span::took(begin.elapsed())))?;
+    let (count, plural) = (lines.len(), if lines.len() == 1 { "" } else { "s" });
+    output::print(&format!("\n{count} task{plural} in {}: {verdict}\n", span::took(begin.elapsed())))?;
     stopped?;
     if all_well { Ok(()) } else { Err(Failure::Told(FAILED)) }
 }
@@ -174,15 +175,16 @@ async fn judge(storage: &Storage, one: Started, followed: Followed) -> Result<Li
     let judged = if stays { before_its_abort(followed) } else { followed };
     let held_up = judged.seen.iter().filter(|seen| seen.phase == Phase::Waiting && !seen.reason.is_empty());
     let waited = held_up.map(|seen| seen.reason.clone()).collect();
-    let (seen, attempts, took) = (judged.phase.clone(), judged.attempts, judged.duration);
+    // As files write it.
+    let (seen, attempts, took) = (spelled(&judged.phase, '-'), judged.attempts, judged.duration);
     let finished = results::finished(storage, submitted, judged).await?;
     let differences = match &expect {
         Some(expect) => verdict::differences(expect, &finished),
         None if finished.is_success() => Vec::new(),
-        None => vec![format!("expected phase succeeded, found {}", seen.to_lowercase())],
+        None => vec![format!("expected phase succeeded, found {seen}")],
     };
     let expected = expect.as_ref().map_or_else(|| "succeeded".to_owned(), |expect| expect.phase.to_string());
-    let (seen, error) = (seen.to_lowercase(), finished.error());
+    let error = finished.error().map(|error| plain(&error));
     Ok(Line { task, label, expected, seen, attempts, waited, took, differences, error })
 }
 

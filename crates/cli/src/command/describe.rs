@@ -283,6 +283,30 @@ mod tests {
     }
 
     #[test]
+    fn the_end_is_told_as_it_was() {
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let described = |kind: &str, reason: &str, message: &str| {
+            let mut action = action();
+            let mut status = action.status();
+            status.phase_history.truncate(2);
+            status.conditions.clear();
+            status.error_state = None;
+            status.set_condition(kind, true, reason, message, now);
+            status.append_history(reason, message, now);
+            action.object.status = Some(status);
+            let facts = facts(&action, &[], &[], now);
+            (facts["summary"]["outcome"].clone(), text::render(&facts, now))
+        };
+        let (outcome, text) = described("Failed", "TimedOut", "attempt 2 ran for 2s");
+        assert_eq!(outcome, "TimedOut");
+        assert!(text.contains("Phase:      TimedOut, attempt 2 of 1"), "{text}");
+        let (_, text) = described("Succeeded", "Signaled", "condition signalled by \"\"");
+        assert!(text.contains("   condition signalled\n"), "{text}");
+        let (_, text) = described("Succeeded", "Signaled", "condition signalled by \"ada\"");
+        assert!(text.contains("   condition signalled by \"ada\"\n"), "{text}");
+    }
+
+    #[test]
     fn links_are_those_of_the_newest_event_of_the_action() {
         let event = |run: &str, link: &str| {
             let logs = if link.is_empty() { json!([]) } else { json!([{"name": "Logs", "uri": link, "ready": true}]) };

@@ -1,7 +1,7 @@
 //! `aileron sandbox`.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
@@ -50,7 +50,7 @@ async fn work(options: SandboxOptions) -> Result<(), Failure> {
     };
     let state = sandbox.state();
     claim.publish(&state).context("cannot let other commands know of the sandbox")?;
-    output::print(&welcome(&state, sandbox.size()))?;
+    output::print(&welcome(&state, sandbox.size(), sandbox.log()))?;
     let broken = tokio::select! {
         asked = stop.asked() => {
             output::note(&format!("\n{}: stopping; a second signal stops at once", asked.name));
@@ -68,18 +68,19 @@ async fn work(options: SandboxOptions) -> Result<(), Failure> {
     }
 }
 
-fn welcome(state: &State, size: &str) -> String {
+fn welcome(state: &State, size: &str, log: Option<&Path>) -> String {
     let State { server, dir, kubeconfig, temporary, .. } = state;
     let kept = if *temporary { "removed at the end" } else { "kept" };
     let mut text = String::new();
     let (dir, kubeconfig) = (dir.display(), kubeconfig.display());
+    let log = log.map_or_else(|| "the error stream, here".to_owned(), |log| log.display().to_string());
     let _ = write!(
         text,
         "A sandbox is running: a Kubernetes API at {server}, one node ({size}),
 simulated operators, and the executor. Pods are processes of this machine and end with the sandbox.
 
   files        {dir} ({kept})
-  log          {dir}/executor.log
+  log          {log}
   kubeconfig   {kubeconfig}
 
 In another terminal:
@@ -93,4 +94,26 @@ Ctrl-C ends it.
 "
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_file_is_named_only_if_there_is_one() {
+        let state = State {
+            pid: 7,
+            kubeconfig: "/s/kubeconfig".into(),
+            server: "http://127.0.0.1:1".into(),
+            dir: "/s".into(),
+            storage: "/s/data".into(),
+            temporary: true,
+            python: None,
+        };
+        let text = welcome(&state, "1 CPU", Some(Path::new("/s/executor.log")));
+        assert!(text.contains("  log          /s/executor.log\n"), "{text}");
+        let text = welcome(&state, "1 CPU", None);
+        assert!(text.contains("  log          the error stream, here\n") && !text.contains("executor.log"), "{text}");
+    }
 }

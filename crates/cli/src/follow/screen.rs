@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::board::{Board, Key, Row};
 use crate::output::colours_wanted;
-use crate::summary::Outcome;
+use crate::summary::{Outcome, spelled};
 use crate::{span, table};
 
 /// Which stream progress goes to.
@@ -81,7 +81,8 @@ impl Screen {
     /// Something changed.
     pub fn tell(&mut self, board: &Board, key: &Key) {
         let Some(row) = board.row(key) else { return };
-        let names = board.longest_name().unwrap_or(NAMES);
+        // Not less than their header takes.
+        let names = board.longest_name().unwrap_or(NAMES).max(HEADER[0].len());
         match &mut self.kind {
             Kind::Live { .. } => self.draw(board),
             Kind::Json => self.write(&format!("{}\n", row.summary.as_json(Timestamp::now()))),
@@ -192,7 +193,7 @@ fn picture(rows: &[&Row], now: Instant, shape: Shape) -> Vec<String> {
     }
     if !rest.is_empty() {
         let count = |outcome| rest.iter().filter(|row| row.summary.phase.outcome() == Some(outcome)).count();
-        let ended = Outcome::ALL.map(|outcome| (count(outcome), outcome.as_str().to_lowercase()));
+        let ended = Outcome::ALL.map(|outcome| (count(outcome), spelled(outcome.as_str(), ' ')));
         let ended: Vec<_> =
             ended.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
         let ended = if ended.is_empty() { String::new() } else { format!(" ({})", ended.join(", ")) };
@@ -281,11 +282,12 @@ mod tests {
             ("c", Phase::Failed),
             ("d", Phase::Queued),
             ("e", Phase::Succeeded),
+            ("f", Phase::TimedOut),
         ]);
         let lines = picture(&board.rows(), Instant::now(), shape(80, 5));
         assert_eq!(lines.len(), 4, "{lines:?}");
         assert!(lines[1].starts_with("b ") && lines[2].starts_with("d "), "{lines:?}");
-        assert_eq!(lines[3], "… and 3 more (2 succeeded, 1 failed)");
+        assert_eq!(lines[3], "… and 4 more (2 succeeded, 1 failed, 1 timed out)");
     }
 
     #[test]

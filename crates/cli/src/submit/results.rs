@@ -1,13 +1,25 @@
 //! What a task left behind, for people and programs.
 
 use aileron_executor::offline::literals::{declared_outputs, map_to_json};
-use aileron_executor::storage::outputs::{TaskResult, read_result};
+use aileron_executor::storage::outputs::{OutputsError, TaskResult, read_error};
+use aileron_idl::flyteidl2::core::{ExecutionError, LiteralMap};
+use anyhow::Context;
 use kube::Client;
+use prost::Message;
 use serde_json::{Value, json};
 
 use super::{Storage, Submitted, traceback};
 use crate::follow::{Followed, Outcome};
-use crate::summary::with_code;
+use crate::summary::{plain, spelled, with_code};
+
+/// What a task wrote at its end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Left {
+    /// Outputs of a success.
+    Outputs(LiteralMap),
+    /// The error of a failure.
+    Error(Box<ExecutionError>),
+}
 
 /// How a task came out.
 #[derive(Clone, Debug)]
@@ -16,26 +28,10 @@ pub struct Finished {
     pub submitted: Submitted,
     /// What was seen of it.
     pub followed: Followed,
-    /// What it left, if that could be read.
-    pub result: Option<TaskResult>,
+    /// What it left, if it left anything that counts.
+    pub left: Option<Left>,
     /// Where in a Python program it failed.
     pub traceback: Option<String>,
-}
-
-/// Reads what the last attempt left.
-pub async fn finished(storage: &Storage, submitted: Submitted, followed: Followed) -> anyhow::Result<Finished> {
-    let declares = !declared_outputs(submitted.template.interface.as_ref()).is_empty();
-    let result = match followed.outcome {
-        Some(Outcome::Succeeded | Outcome::Failed | Outcome::TimedOut) => {
-            let prefix = submitted.output_prefix(followed.attempts)?;
-            let (outputs, error) = (format!("{prefix}/outputs.pb"), format!("{prefix}/error.pb"));
-            // A failure need not leave anything, a success must.
-            let must = declares && followed.outcome == Some(Outcome::Succeeded);
-            Some(read_result(storage.store(), &outputs, &error, must).await?)
-        }
-        Some(Outcome::Aborted) | None => None,
-    };
-    Ok(Finished { submitted, followed, result, traceback: None })
 }
 
 impl Finished {
@@ -53,18 +49,18 @@ impl Finished {
     }
 
     /// Its outputs, if it has any.
-    pub fn outputs(&self) -> Option<&aileron_idl::flyteidl2::core::LiteralMap> {
-        match &self.result {
-            Some(TaskResult::Outputs(outputs)) if self.is_success() => Some(outputs),
-            _ => None,
+    pub fn outputs(&self) -> Option<&LiteralMap> {
+        match &self.left {
+            Some(Left::Outputs(outputs)) => Some(outputs),
+            Some(Left::Error(_)) | None => None,
         }
     }
 
     /// Why it failed: what the task itself said, else what the platform knows.
     pub fn error(&self) -> Option<String> {
-        match (&self.result, self.followed.outcome) {
+        match (&self.left, self.followed.outcome) {
             (_, Some(Outcome::Succeeded) | None) => None,
-            (Some(TaskResult::Error { error, .. }), _) => Some(with_code(&error.code, &error.message)),
+            (Some(Left::Error(error)), _) => Some(with_code(&error.code, &error.message)),
             _ => Some(with_code(&self.followed.reason, &self.followed.message)).filter(|text| !text.is_empty()),
         }
     }
@@ -84,8 +80,8 @@ impl Finished {
                 0 | 1 => String::new(),
                 attempts => format!(" after {attempts} attempts"),
             };
-            let phase = self.followed.phase.to_lowercase();
-            text.push_str(&format!("{} {phase}{attempts}: {}\n", self.submitted.name, error.trim_end()));
+            let phase = spelled(&self.followed.phase, ' ');
+            text.push_str(&format!("{} {phase}{attempts}: {}\n", self.submitted.name, plain(&error).trim_end()));
             text.extend(self.traceback.iter().map(|traceback| format!("{traceback}\n")));
         }
         text
@@ -105,5 +101,34 @@ impl Finished {
             "error": self.error(),
             "traceback": self.traceback,
         })
+    }
+}
+
+/// Reads what the last attempt left.
+pub async fn finished(storage: &Storage, submitted: Submitted, followed: Followed) -> anyhow::Result<Finished> {
+    let declares = !declared_outputs(submitted.template.interface.as_ref()).is_empty();
+    let prefix = submitted.output_prefix(followed.attempts)?;
+    let left = match followed.outcome {
+        Some(Outcome::Succeeded) => {
+            Some(Left::Outputs(outputs(storage, format!("{prefix}/outputs.pb"), declares).await?))
+        }
+        // A failure need not leave anything.
+        Some(Outcome::Failed) => match read_error(storage.store(), &format!("{prefix}/error.pb")).await? {
+            Some(TaskResult::Error { error, .. }) => Some(Left::Error(error)),
+            Some(TaskResult::Succeeded) | None => None,
+        },
+        // It was stopped; what it wrote about that is not why it ended.
+        Some(Outcome::TimedOut | Outcome::Aborted) | None => None,
+    };
+    Ok(Finished { submitted, followed, left, traceback: None })
+}
+
+/// The outputs; those of a task that declares some must be there.
+async fn outputs(storage: &Storage, uri: String, declares: bool) -> anyhow::Result<LiteralMap> {
+    let found = storage.store().get(&uri).await.context("cannot read the outputs")?;
+    match found {
+        Some(bytes) => LiteralMap::decode(bytes).with_context(|| format!("{uri} does not hold outputs")),
+        None if declares => Err(OutputsError::MissingOutputs { uri }.into()),
+        None => Ok(LiteralMap::default()),
     }
 }

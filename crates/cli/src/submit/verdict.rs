@@ -42,3 +42,53 @@ fn phase(word: &str) -> Phase {
         Phase::Queued
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use aileron_idl::flyteidl2::core::TaskTemplate;
+
+    use super::*;
+    use crate::follow::{Followed, Outcome};
+    use crate::submit::Submitted;
+
+    fn timed_out() -> Finished {
+        Finished {
+            submitted: Submitted {
+                namespace: "n".into(),
+                name: "slow".into(),
+                run: "r".into(),
+                input_uri: String::new(),
+                output_base: String::new(),
+                template: TaskTemplate::default(),
+            },
+            followed: Followed {
+                outcome: Some(Outcome::TimedOut),
+                phase: "TimedOut".into(),
+                attempts: 2,
+                reason: "TimeoutExpired".into(),
+                message: "attempt 2 ran for 2s".into(),
+                duration: Duration::from_secs(4),
+                seen: Vec::new(),
+            },
+            left: None,
+            traceback: None,
+        }
+    }
+
+    fn expect(phase: Phase) -> Expectation {
+        let error = Some("TimeoutExpired".to_owned());
+        Expectation { phase, pending: None, attempts: Some(2), reason: None, error, outputs: Default::default() }
+    }
+
+    #[test]
+    fn a_task_that_took_too_long_is_as_expected_only_if_its_file_says_so() {
+        let finished = timed_out();
+        assert!(!finished.is_success());
+        assert_eq!(differences(&expect(Phase::TimedOut), &finished), Vec::<String>::new());
+        assert_eq!(differences(&expect(Phase::Failed), &finished), ["expected phase failed, found timed-out"]);
+        assert_eq!(finished.text(), "slow timed out after 2 attempts: [TimeoutExpired] attempt 2 ran for 2s\n");
+        assert_eq!(finished.as_json()["outcome"], "TimedOut");
+    }
+}

@@ -108,3 +108,15 @@ impl Outcome {
         matches!(self, Self::Failed | Self::TimedOut)
     }
 }
+
+/// A name such as `TimedOut` in small letters, with this between its words.
+pub fn spelled(name: &str, between: char) -> String {
+    let mut text = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !text.is_empty() {
+            text.push(between);
+        }
+        text.extend(letter.to_lowercase());
+    }
+    text
+}

@@ -62,6 +62,10 @@ fn what_is_in_the_way_is_told_with_its_code() {
     );
     assert_eq!(held("Pool", "pool matlab: all 2 tokens are taken").why(), "Pool: matlab: all 2 tokens are taken");
     assert_eq!(held("Unschedulable", "no node takes pod p").why(), "Unschedulable: no node takes pod p");
+    let retry = held("Retry", "waiting 5s before attempt 2 of 3, as the task asks for");
+    assert_eq!(retry.phase, Phase::Waiting);
+    assert_eq!(retry.why(), "Retry: waiting 5s before attempt 2 of 3, as the task asks for");
+    assert_eq!(retry.as_json(Timestamp::now())["pending"]["reason"], "Retry");
     let starting = held("Starting", "nothing is known to be in its way");
     assert_eq!((starting.phase, starting.why().as_str()), (Phase::Queued, "task submitted to K8s"));
     assert_eq!(starting.as_json(Timestamp::now())["pending"]["reason"], "Starting");
@@ -79,6 +83,24 @@ fn a_failure_shows_its_code_and_how_long_it_took() {
     assert_eq!(summary.duration(Timestamp::now()), Duration::from_secs(90));
     let json = summary.as_json(Timestamp::now());
     assert_eq!((&json["outcome"], &json["attempt"]), (&json!("Failed"), &json!(3)));
+}
+
+#[test]
+fn what_took_too_long_is_not_just_failed() {
+    let message = "attempt 2 ran for 2s, the longest that the task allows, and was stopped";
+    let status = json!({
+        "attempts": 2,
+        "errorState": {"code": "TimeoutExpired", "kind": "USER", "message": message},
+        "conditions": [condition("Progressing", "False", "TimedOut", message), condition("Failed", "True", "TimedOut", message)],
+    });
+    let summary = Summary::new(&action(status));
+    assert_eq!(summary.why(), format!("[TimeoutExpired] {message}"));
+    let json = summary.as_json(Timestamp::now());
+    assert_eq!((&json["phase"], &json["outcome"]), (&json!("TimedOut"), &json!("TimedOut")));
+    assert_eq!(json["reason"], "TimeoutExpired");
+    let word = summary.phase.as_str();
+    assert_eq!((spelled(word, '-'), spelled(word, ' ')), ("timed-out".into(), "timed out".into()));
+    assert!(Outcome::TimedOut.is_failure());
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl Reconciler {
         // Nobody tells when the owner of a reservation is done, and our own must be extended.
         if reserved || step.phase.phase() == Phase::WaitingForCache {
             let pause = step.wake_at.map(|at| at.duration_since(self.clock.now()).max(SignedDuration::ZERO));
-            return Wake::Retry(pause.map_or(self.requeue(), |pause| pause.min(self.requeue())));
+            return Wake::Retry(pause.map_or_else(|| self.requeue(), |pause| pause.min(self.requeue())));
         }
         step.wake_at.map_or(Wake::OnChange, Wake::At)
     }

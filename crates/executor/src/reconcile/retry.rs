@@ -17,6 +17,9 @@ use crate::cluster::Urgency;
 /// Code of an action whose platform failed too often.
 const TOO_MANY_SYSTEM_FAILURES: &str = "MaxSystemFailuresExceeded";
 
+/// As much of an error as fits into a line that people read while they wait.
+const LINE: usize = 160;
+
 impl Reconciler {
     /// The attempt failed on the user's account: the next attempt if one is left, else the end.
     pub(super) async fn retry_or_give_up(
@@ -53,7 +56,8 @@ impl Reconciler {
         } else {
             let (next, most) = (attempt.saturating_add(1), request.task.metadata.max_attempts);
             let pause = GoDuration::from_nanos(i64::try_from(pause.as_nanos()).unwrap_or(i64::MAX));
-            let message = format!("waiting {pause} before attempt {next} of {most}, as the task asks for");
+            let why = step.phase.error().map(first_line).unwrap_or_default();
+            let message = format!("waiting {pause} before attempt {next} of {most}, as the task asks for{why}");
             queued.with_pending(Pending::new(PendingReason::Retry, message))
         };
         status.attempts = attempt.saturating_add(1);
@@ -186,6 +190,13 @@ fn failed_attempt(action: &Action, phase: &PhaseInfo, now: Timestamp) -> TaskAct
     let mut ended = action.status();
     ended.show_phase(phase, now);
     ended
+}
+
+/// An error in few words, to be put behind others.
+fn first_line(error: &ExecutionError) -> String {
+    let line = error.message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let short: String = line.chars().take(LINE).collect();
+    format!("; the attempt before failed with {}: {short}", error.code)
 }
 
 fn forget_plugin_state(status: &mut TaskActionStatus) {

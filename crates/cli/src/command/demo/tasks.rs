@@ -163,6 +163,7 @@ fn built_in() -> Vec<Found> {
         example!("sidecar"),
         example!("recovers"),
         example!("retries"),
+        example!("timeout"),
         example!("abort"),
         example!("image-missing"),
         example!("unschedulable"),

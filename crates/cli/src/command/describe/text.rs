@@ -7,7 +7,7 @@ use aileron_executor::reconcile::PLUGIN_CHOSEN;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::summary::one_line;
+use crate::summary::{one_line, plain};
 use crate::{span, table};
 
 /// Where values begin.
@@ -73,7 +73,7 @@ pub fn render(facts: &Value, now: Timestamp) -> String {
     section(&mut out, "Phases", &["PHASE", "AT", "FOR", "MESSAGE"], &facts["history"], |line| {
         let lasted =
             line["seconds"].as_u64().map_or_else(String::new, |seconds| span::age(Duration::from_secs(seconds)));
-        vec![word(&line["phase"]).into(), word(&line["at"]).into(), lasted, one_line(word(&line["message"]))]
+        vec![word(&line["phase"]).into(), word(&line["at"]).into(), lasted, one_line(&plain(word(&line["message"])))]
     });
     section(&mut out, "Conditions", &["TYPE", "STATUS", "REASON", "SINCE"], &facts["conditions"], |one| {
         ["type", "status", "reason", "since"].map(|key| word(&one[key]).to_owned()).into()
