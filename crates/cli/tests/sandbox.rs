@@ -248,7 +248,7 @@ fn what_takes_too_long_times_out_and_is_told_so() {
     assert!(bad.out.contains("expected phase failed, found timed-out"), "{}", bad.out);
     let alone = user.run(&["submit", &user.path("slow.yaml").display().to_string(), "--name", "slow", "--follow"]);
     assert_eq!(alone.code, Some(1), "{}", alone.out);
-    assert!(alone.out.starts_with("slow timed out: [TimeoutExpired] attempt 1 ran for 1s"), "{}", alone.out);
+    assert!(alone.out.starts_with("slow timed out: [MAX_RUNTIME_EXCEEDED] attempt 1 ran for 1s"), "{}", alone.out);
 }
 
 #[test]

@@ -67,7 +67,7 @@ mod tests {
                 outcome: Some(Outcome::TimedOut),
                 phase: "TimedOut".into(),
                 attempts: 2,
-                reason: "TimeoutExpired".into(),
+                reason: "MAX_RUNTIME_EXCEEDED".into(),
                 message: "attempt 2 ran for 2s".into(),
                 duration: Duration::from_secs(4),
                 seen: Vec::new(),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     fn expect(phase: Phase) -> Expectation {
-        let error = Some("TimeoutExpired".to_owned());
+        let error = Some("MAX_RUNTIME_EXCEEDED".to_owned());
         Expectation { phase, pending: None, attempts: Some(2), reason: None, error, outputs: Default::default() }
     }
 
@@ -88,7 +88,7 @@ mod tests {
         assert!(!finished.is_success());
         assert_eq!(differences(&expect(Phase::TimedOut), &finished), Vec::<String>::new());
         assert_eq!(differences(&expect(Phase::Failed), &finished), ["expected phase failed, found timed-out"]);
-        assert_eq!(finished.text(), "slow timed out after 2 attempts: [TimeoutExpired] attempt 2 ran for 2s\n");
+        assert_eq!(finished.text(), "slow timed out after 2 attempts: [MAX_RUNTIME_EXCEEDED] attempt 2 ran for 2s\n");
         assert_eq!(finished.as_json()["outcome"], "TimedOut");
     }
 }

@@ -90,14 +90,14 @@ fn what_took_too_long_is_not_just_failed() {
     let message = "attempt 2 ran for 2s, the longest that the task allows, and was stopped";
     let status = json!({
         "attempts": 2,
-        "errorState": {"code": "TimeoutExpired", "kind": "USER", "message": message},
+        "errorState": {"code": "MAX_RUNTIME_EXCEEDED", "kind": "USER", "message": message},
         "conditions": [condition("Progressing", "False", "TimedOut", message), condition("Failed", "True", "TimedOut", message)],
     });
     let summary = Summary::new(&action(status));
-    assert_eq!(summary.why(), format!("[TimeoutExpired] {message}"));
+    assert_eq!(summary.why(), format!("[MAX_RUNTIME_EXCEEDED] {message}"));
     let json = summary.as_json(Timestamp::now());
     assert_eq!((&json["phase"], &json["outcome"]), (&json!("TimedOut"), &json!("TimedOut")));
-    assert_eq!(json["reason"], "TimeoutExpired");
+    assert_eq!(json["reason"], "MAX_RUNTIME_EXCEEDED");
     let word = summary.phase.as_str();
     assert_eq!((spelled(word, '-'), spelled(word, ' ')), ("timed-out".into(), "timed out".into()));
     assert!(Outcome::TimedOut.is_failure());

@@ -94,9 +94,13 @@ impl TaskActionStatus {
 
     /// Appends to the history unless its last line already says so.
     pub fn append_history(&mut self, phase: &str, message: &str, now: Timestamp) {
-        if self.phase_history.last().is_some_and(|last| last.phase == phase) {
-            return;
+        if self.phase_history.last().is_none_or(|last| last.phase != phase) {
+            self.begin_history(phase, message, now);
         }
+    }
+
+    /// Appends to the history, whatever its last line says.
+    pub fn begin_history(&mut self, phase: &str, message: &str, now: Timestamp) {
         self.phase_history.push(PhaseTransition {
             phase: phase.into(),
             occurred_at: object_time(now),

@@ -18,7 +18,10 @@ pub fn action_event(
     cluster: &str,
     now: Timestamp,
 ) -> ActionEvent {
-    let updated = status.phase_history.last().map_or(now, |line| line.occurred_at.0);
+    let updated = match status.phase_history.last() {
+        Some(line) if !moved_within_queue(action, status, info) => line.occurred_at.0,
+        _ => now,
+    };
     let details = info.info();
     ActionEvent {
         id: Some(identifier(action)),
@@ -36,6 +39,20 @@ pub fn action_event(
         cache_status: cache_status(details).into(),
         ..ActionEvent::default()
     }
+}
+
+/// Queued and waiting are one line in the history, and two phases in events.
+///
+/// # Differs from upstream
+///
+/// Upstream never waits. With the time of the line, all of the waiting would be booked as being queued.
+fn moved_within_queue(action: &Action, status: &TaskActionStatus, info: &PhaseInfo) -> bool {
+    let Some(before) = action.object.status.as_ref() else { return false };
+    let waits = [Phase::WaitingForResources.as_str(), Phase::WaitingForCache.as_str()];
+    before.attempts == status.attempts
+        && before.phase_history.len() == status.phase_history.len()
+        && info.phase() == Phase::Queued
+        && waits.contains(&before.plugin_phase.as_str())
 }
 
 /// The event that says an attempt was stopped on request.

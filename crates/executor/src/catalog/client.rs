@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{CacheKey, CacheMetadata, CachedOutputs, CatalogClient, CatalogError, Reservation};
 use crate::connect::{Code, ConnectClient};
 use crate::storage::BlobStore;
-use crate::storage::outputs::read_inputs;
+use crate::storage::outputs::read_cached;
 
 /// Names of the values that tell where an entry comes from (`cache_service/metadata_keys.go`).
 const TASK_VERSION: &str = "task-version";
@@ -96,7 +96,7 @@ impl CatalogClient for CacheServiceClient {
             cached_output::Output::OutputLiterals(outputs) => {
                 Ok(Some(CachedOutputs { outputs, output_uri: None, dataset, source }))
             }
-            cached_output::Output::OutputUri(uri) => match read_inputs(self.store.as_ref(), &uri).await {
+            cached_output::Output::OutputUri(uri) => match read_cached(self.store.as_ref(), &uri).await {
                 Ok(outputs) => Ok(Some(CachedOutputs { outputs, output_uri: Some(uri), dataset, source })),
                 Err(source) => Err(CatalogError::CachedOutputs { uri, source }),
             },

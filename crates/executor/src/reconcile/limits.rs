@@ -9,8 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::action::conditions::reason;
 use crate::action::{TaskAction, TaskActionStatus};
 
-/// Code of a task that took too long; Flyte 1's.
-const TIMEOUT_EXPIRED: &str = "TimeoutExpired";
+/// Codes of the limits, by which the SDK chooses what to raise.
+const RAN_TOO_LONG: &str = "MAX_RUNTIME_EXCEEDED";
+const QUEUED_TOO_LONG: &str = "QUEUED_TIMEOUT_EXCEEDED";
+const PAST_DEADLINE: &str = "DEADLINE_EXCEEDED";
 
 /// Times in an object are whole seconds, cut off. What began at some moment of a second is taken to have begun at its
 /// end: late by a second at most, and never early.
@@ -78,7 +80,7 @@ pub(super) fn judge(
     if let Some(limit) = reached(first, deadline) {
         let message =
             format!("the action had not ended {} after it was queued first, which is its deadline", go(limit));
-        return Verdict::Over(Over { is_final: true, ..over(message, is_queued) });
+        return Verdict::Over(Over { error: ExecutionError::user(PAST_DEADLINE, message), is_final: true, is_queued });
     }
     let (since, limit) = match stage {
         Stage::Queued(since) => (since, positive(timeouts.and_then(|timeouts| timeouts.queued_timeout.as_ref()))),
@@ -86,13 +88,22 @@ pub(super) fn judge(
         Stage::Other => return Verdict::Within(next),
     };
     let Some(limit) = reached(Some(since), limit) else { return Verdict::Within(next) };
-    let message = if is_queued {
+    let limit = go(limit);
+    let error = if is_queued {
         let what = status.pending().map(|pending| format!(": {}", pending.message)).unwrap_or_default();
-        format!("attempt {attempt} was queued for {}, the longest that the task allows{what}", go(limit))
+        let message = format!("attempt {attempt} was queued for {limit}, the longest that the task allows{what}");
+        ExecutionError::user(QUEUED_TOO_LONG, message)
     } else {
-        format!("attempt {attempt} ran for {}, the longest that the task allows, and was stopped", go(limit))
+        let message = format!("attempt {attempt} ran for {limit}, the longest that the task allows, and was stopped");
+        ExecutionError::user(RAN_TOO_LONG, message)
     };
-    Verdict::Over(over(message, is_queued))
+    Verdict::Over(Over { error, is_final: false, is_queued })
+}
+
+/// Whether the time in the queue matters, so that each attempt needs a line of its own in the history.
+pub(super) fn limits_queue(metadata: Option<&TaskMetadata>) -> bool {
+    let timeouts = metadata.and_then(|metadata| metadata.timeouts.as_ref());
+    positive(timeouts.and_then(|timeouts| timeouts.queued_timeout.as_ref())).is_some()
 }
 
 /// The pause before the attempt after this one: the base times the factor for each earlier retry, at most the cap.
@@ -129,10 +140,6 @@ fn stage(metadata: &TaskMetadata, status: &TaskActionStatus, created: Option<Tim
         reason::EXECUTING => Stage::Running(since),
         _ => Stage::Other,
     }
-}
-
-fn over(message: String, is_queued: bool) -> Over {
-    Over { error: ExecutionError::user(TIMEOUT_EXPIRED, message), is_final: false, is_queued }
 }
 
 fn began(stored: Timestamp) -> Timestamp {
@@ -220,7 +227,7 @@ mod tests {
         let status = after(&[(queued(), 0), (running(), 60_300)]);
         assert_eq!(judged(&limits, &status, end(60, 10) - 1), Verdict::Within(Some(at(end(60, 10)))));
         let Verdict::Over(over) = judged(&limits, &status, end(60, 10)) else { panic!("it may go on") };
-        assert_eq!((over.error.code.as_str(), over.is_final, over.is_queued), ("TimeoutExpired", false, false));
+        assert_eq!((over.error.code.as_str(), over.is_final, over.is_queued), ("MAX_RUNTIME_EXCEEDED", false, false));
         assert_eq!(over.error.message, "attempt 1 ran for 10s, the longest that the task allows, and was stopped");
         assert_eq!(judged(&limits, &after(&[(queued(), 0)]), 90_000), Verdict::Within(None));
     }
@@ -232,6 +239,7 @@ mod tests {
         let mut status = after(&[(queued(), 0)]);
         status.show_pending(Some(&Pending::new(PendingReason::Quota, "waiting for quota q")), at(1));
         let Verdict::Over(over) = judged(&limits, &status, end(0, 5)) else { panic!("it may go on") };
+        assert_eq!(over.error.code, "QUEUED_TIMEOUT_EXCEEDED");
         assert!(over.is_queued && !over.is_final && over.error.message.ends_with("task allows: waiting for quota q"));
         assert_eq!(judged(&limits, &after(&[(queued(), 0), (running(), 2)]), 9000), Verdict::Within(None));
     }

@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 
 use super::drive::{apply, guarded, info_of};
-use super::limits::{Over, pause_after};
+use super::limits::{Over, limits_queue, pause_after};
 use super::{ReconcileError, Reconciler, Wake, plugin_id};
+use crate::action::conditions::reason;
 use crate::action::{Action, TaskActionStatus};
 use crate::cluster::Urgency;
 
@@ -62,6 +63,10 @@ impl Reconciler {
         };
         status.attempts = attempt.saturating_add(1);
         forget_plugin_state(&mut status);
+        if limits_queue(request.task.template.metadata.as_ref()) {
+            // An attempt that never left the queue would lend its time to the next one.
+            status.begin_history(reason::QUEUED, queued.reason(), now);
+        }
         self.show(action, &mut status, &queued, now);
         let failed = failed_attempt(action, &step.phase, now);
         self.report_all(action, &[(&failed, &step.phase), (&status, &queued)]).await?;

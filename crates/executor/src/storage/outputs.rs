@@ -110,7 +110,18 @@ pub async fn read_error(store: &dyn BlobStore, uri: &str) -> Result<Option<TaskR
 /// # Errors
 /// When they are missing or cannot be read.
 pub async fn read_inputs(store: &dyn BlobStore, uri: &str) -> Result<LiteralMap, OutputsError> {
-    let what = "inputs";
+    read_literals(store, uri, "inputs").await
+}
+
+/// Reads the outputs that a cache entry refers to.
+///
+/// # Errors
+/// When they are missing or cannot be read.
+pub async fn read_cached(store: &dyn BlobStore, uri: &str) -> Result<LiteralMap, OutputsError> {
+    read_literals(store, uri, "cached outputs").await
+}
+
+async fn read_literals(store: &dyn BlobStore, uri: &str, what: &'static str) -> Result<LiteralMap, OutputsError> {
     let bytes = store.get(uri).await.map_err(|source| OutputsError::Storage { what, source })?;
     let bytes = bytes.ok_or_else(|| OutputsError::MissingInputs { uri: uri.to_owned() })?;
     LiteralMap::decode(bytes).map_err(|source| OutputsError::Malformed { what, uri: uri.to_owned(), source })

@@ -11,6 +11,7 @@ use anyhow::Result;
 aileron_parity::on_both!(
     an_attempt_that_runs_too_long_is_stopped_and_another_follows,
     an_attempt_that_waits_too_long_says_for_what,
+    each_attempt_has_its_own_time_in_the_queue,
     a_deadline_ends_the_task_whatever_attempts_are_left,
     attempts_follow_one_another_after_a_pause,
     a_task_that_ends_in_time_is_not_disturbed
@@ -40,7 +41,7 @@ async fn an_attempt_that_runs_too_long_is_stopped_and_another_follows(on: Server
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()), "{}", action.summary());
     assert_eq!(action.shown().attempts, 2);
     let error = action.shown().error_state.unwrap();
-    assert_eq!((error.code.as_str(), error.kind.as_str()), ("TimeoutExpired", "USER"));
+    assert_eq!((error.code.as_str(), error.kind.as_str()), ("MAX_RUNTIME_EXCEEDED", "USER"));
     assert_eq!(error.message, "attempt 2 ran for 2s, the longest that the task allows, and was stopped");
     assert_eq!(timeouts(&space, "long"), [1, 2]);
     let runs = space.runs();
@@ -59,6 +60,18 @@ async fn an_attempt_that_waits_too_long_says_for_what(on: Server) -> Result<()> 
     let message = action.shown().error_state.unwrap().message;
     assert!(message.starts_with("attempt 1 was queued for 3s, the longest that the task allows: "), "{message}");
     assert!(message.contains("Insufficient cpu"), "{message}");
+    space.until_pods(&[]).await
+}
+
+async fn each_attempt_has_its_own_time_in_the_queue(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("waits-twice").await?;
+    let begin = std::time::Instant::now();
+    space.submit(&limited(Task::container("stuck").retries(1).attempts(&["pending"]), 0, 2, 0)).await?;
+    let action = space.until_ended("stuck").await?;
+    assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()), "{}", action.summary());
+    assert_eq!((action.shown().attempts, action.error_code().as_str()), (2, "QUEUED_TIMEOUT_EXCEEDED"));
+    assert!(begin.elapsed() >= Duration::from_secs(4), "both were over after {:?}", begin.elapsed());
+    assert_eq!(timeouts(&space, "stuck"), [1, 2]);
     space.until_pods(&[]).await
 }
 
