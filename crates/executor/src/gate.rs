@@ -196,7 +196,7 @@ impl Gate {
     /// A task no longer wants to create anything, and has no object.
     pub fn leave(&self, key: &ActionKey, now: Timestamp) {
         self.with_known(&key.namespace, |space, called| {
-            space.leave(&key.name, now);
+            space.leave(&key.name, &self.settings, now);
             *called = space.call(&self.settings, now);
         });
     }
@@ -204,7 +204,7 @@ impl Gate {
     /// The object of an action ended, and what it took will be free.
     pub fn freed(&self, key: &ActionKey, kind: &ResourceKind, now: Timestamp) {
         self.with_known(&key.namespace, |space, called| {
-            if space.freed(&key.name, kind, now) {
+            if space.freed(&key.name, kind, &self.settings, now) {
                 *called = space.call(&self.settings, now);
             }
         });
@@ -276,7 +276,7 @@ impl Gate {
         let mut outdated = Vec::new();
         for (namespace, space) in &mut inner.spaces {
             let key = |name: &Arc<str>| ActionKey { namespace: Arc::clone(namespace), name: Arc::clone(name) };
-            space.tidy(|name| self.roster.created(&key(name)).is_some(), now);
+            space.tidy(|name| self.roster.created(&key(name)).is_some(), &self.settings, now);
             let most = NEWS_AT_ONCE.saturating_sub(outdated.len());
             outdated.extend(space.outdated(most, now).iter().map(key));
         }

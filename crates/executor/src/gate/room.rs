@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::amounts::{self, Amounts};
+use super::backoff::later;
 use super::charges::{ChargeId, Charges};
 use super::live::{Live, Notice};
 use super::quota::Quota;
@@ -24,6 +25,14 @@ pub(super) struct Room {
     charges: Charges,
     live: Live,
     settling: Settling,
+    stir: Option<Stir>,
+}
+
+/// Objects end one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Stir {
+    first: Timestamp,
+    last: Timestamp,
 }
 
 /// Quotas that a request takes something of.
@@ -100,8 +109,21 @@ impl Room {
     }
 
     /// The object of an action has ended. The answer is whether there was one.
-    pub(super) fn ended(&mut self, action: &str, now: Timestamp) -> bool {
-        self.live.end(action, now)
+    pub(super) fn ended(&mut self, action: &str, settle: Duration, now: Timestamp) -> bool {
+        let was_there = self.live.end(action, now);
+        if was_there {
+            let quiet = self.quiet(settle);
+            let first = self.stir.filter(|stir| now < later(stir.last, quiet)).map_or(now, |stir| stir.first);
+            self.stir = Some(Stir { first, last: now });
+        }
+        was_there
+    }
+
+    /// When the controller that counts will have written what ended, as far as that can be waited for. A create that
+    /// meets such a write is answered with a conflict.
+    pub(super) fn calm_at(&self, settle: Duration) -> Option<Timestamp> {
+        let calm = |stir: Stir| later(stir.last, self.quiet(settle)).min(later(stir.first, self.notice(settle).ended));
+        self.stir.map(calm)
     }
 
     /// Forgets objects of actions that are not known any more.
@@ -124,12 +146,19 @@ impl Room {
         self.charges.expire(&self.quotas, now);
         self.live.expire(self.notice(settle), now);
         self.settling.expire(settle, now);
+        if self.calm_at(settle).is_some_and(|at| at <= now) {
+            self.stir = None;
+        }
     }
 
     /// When time alone makes room.
     pub(super) fn due(&self, settle: Duration) -> Option<Timestamp> {
-        let times =
-            [self.charges.next_expiry(), self.live.next_noticed(self.notice(settle)), self.settling.next(settle)];
+        let times = [
+            self.charges.next_expiry(),
+            self.live.next_noticed(self.notice(settle)),
+            self.settling.next(settle),
+            self.calm_at(settle),
+        ];
         times.into_iter().flatten().min()
     }
 
@@ -193,6 +222,10 @@ impl Room {
             }
         }
         concerned
+    }
+
+    fn quiet(&self, settle: Duration) -> Duration {
+        self.settling.moment(settle) / 2
     }
 
     /// The controller that counts has a longer way than the server: it has to take notice, to write what it counted, and

@@ -68,6 +68,8 @@ pub(super) struct Space {
     /// Those of the tasks that wait, alike ones together: if the oldest of them does not fit, none does. So thousands of
     /// waiting tasks cost no more than their different shapes.
     waiting: BTreeMap<Arc<Request>, BTreeSet<Rank>>,
+    /// Since when there is always somebody who waits.
+    line_since: Option<Timestamp>,
     /// Those of the tasks that were called, and when.
     called: BTreeSet<(Timestamp, Arc<str>)>,
     /// What keeps those that are alike, and since when it is this.
@@ -133,11 +135,11 @@ impl Space {
 
     /// Forgets actions that are not known any more, since nobody says so of one that vanished in an outage, and whatever
     /// else is long over.
-    pub(super) fn tidy(&mut self, is_known: impl Fn(&Arc<str>) -> bool, now: Timestamp) {
+    pub(super) fn tidy(&mut self, is_known: impl Fn(&Arc<str>) -> bool, settings: &GateSettings, now: Timestamp) {
         self.room.retain_objects(&is_known);
         let lost: Vec<_> = self.tasks.keys().filter(|name| !is_known(name)).cloned().collect();
         for name in lost {
-            self.leave(&name, now);
+            self.leave(&name, settings, now);
         }
         self.drop_idle_lines(now);
     }
@@ -156,14 +158,14 @@ impl Space {
         now: Timestamp,
     ) -> (Decision, Vec<Arc<str>>) {
         // Whatever it had is gone, or it would not ask.
-        self.room.ended(&rank.name, now);
+        self.room.ended(&rank.name, settings.settle, now);
         let request = match self.tasks.get(&rank.name) {
             Some(task) if !task.learned.is_empty() => Arc::new(request.raised(&task.learned)),
             _ => Arc::clone(request),
         };
         let impossible = self.room.impossible(&request);
         if !impossible.is_empty() {
-            self.leave(&rank.name, now);
+            self.leave(&rank.name, settings, now);
             return (Decision::Never(impossible), self.call(settings, now));
         }
         match self.tasks.get(&rank.name).map(|task| (task.stage, task.request == request)) {
@@ -244,8 +246,8 @@ impl Space {
     }
 
     /// A task no longer wants anything.
-    pub(super) fn leave(&mut self, name: &str, now: Timestamp) {
-        self.room.ended(name, now);
+    pub(super) fn leave(&mut self, name: &str, settings: &GateSettings, now: Timestamp) {
+        self.room.ended(name, settings.settle, now);
         let Some(task) = self.tasks.get(name) else { return };
         match task.stage {
             Stage::Waiting => {}
@@ -281,8 +283,8 @@ impl Space {
 
     /// The object of an action ended. Where usage is visible the quota itself will tell, or has told already and was not
     /// believed.
-    pub(super) fn freed(&mut self, name: &str, kind: &ResourceKind, now: Timestamp) -> bool {
-        if self.room.ended(name, now) {
+    pub(super) fn freed(&mut self, name: &str, kind: &ResourceKind, settings: &GateSettings, now: Timestamp) -> bool {
+        if self.room.ended(name, settings.settle, now) {
             return true;
         }
         if self.room.is_limited() || self.waiting.is_empty() {
@@ -314,6 +316,9 @@ impl Space {
             }
         }
         let oldest = heads.keys().next().cloned();
+        if self.lets_others_count(settings, now) {
+            return called;
+        }
         while let Some((rank, (request, shares))) = heads.pop_first() {
             let admitted = self.lines.get(&request.kind).is_none_or(|line| line.admits(&request, now));
             if admitted && self.room.fits(&shares, &left) {
@@ -407,6 +412,13 @@ impl Space {
         self.lines.values_mut().for_each(|line| line.backoff.freed(now));
     }
 
+    /// Whether those who wait had better wait a moment more. Where there is no line there is room, and no reason to be
+    /// careful.
+    fn lets_others_count(&self, settings: &GateSettings, now: Timestamp) -> bool {
+        self.line_since.is_some_and(|since| later(since, settings.settle) <= now)
+            && self.room.calm_at(settings.settle).is_some_and(|at| now < at)
+    }
+
     fn holds(&self, rank: &Rank, settings: &GateSettings, now: Timestamp) -> bool {
         self.tasks.get(&rank.name).is_some_and(|task| Hold::at(task.since, settings, now).is_held)
     }
@@ -415,6 +427,7 @@ impl Space {
     fn enter(&mut self, rank: &Rank, request: Arc<Request>, now: Timestamp) {
         let before = self.take_out(&rank.name);
         self.waiting.entry(Arc::clone(&request)).or_default().insert(rank.clone());
+        self.line_since.get_or_insert(now);
         let (since, said, learned) =
             before.map_or((now, None, Amounts::new()), |task| (task.since, task.said, task.learned));
         let task = Task { rank: rank.clone(), request, learned, since, stage: Stage::Waiting, said };
@@ -439,7 +452,7 @@ impl Space {
         self.room.expire(settings.settle, now);
         let mut late = Vec::new();
         while let Some((_, name)) = self.called.first().filter(|(at, _)| later(*at, COMES_WITHIN) <= now).cloned() {
-            self.leave(&name, now);
+            self.leave(&name, settings, now);
             late.push(name);
         }
         self.drop_idle_lines(now);
@@ -490,6 +503,9 @@ impl Space {
             ranks.remove(rank);
             if ranks.is_empty() {
                 self.waiting.remove(request);
+            }
+            if self.waiting.is_empty() {
+                self.line_since = None;
             }
         }
     }
