@@ -114,7 +114,7 @@ impl Hold {
     fn at(since: Timestamp, settings: &GateSettings, now: Timestamp) -> Self {
         let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
         let round = (settings.hold_after + settings.hold_for).as_nanos();
-        let Some(begun) = waited.as_nanos().checked_rem(round) else { return Self { is_held: true, until: None } };
+        let Some(begun) = waited.as_nanos().checked_rem(round) else { return Self { is_held: false, until: None } };
         let is_held = begun >= settings.hold_after.as_nanos();
         let turn = if is_held { round } else { settings.hold_after.as_nanos() };
         let left = Duration::from_nanos_u128(turn - begun);

@@ -303,6 +303,19 @@ fn a_large_task_gets_another_chance_after_its_first_one() {
 }
 
 #[test]
+fn room_is_never_kept_where_that_is_switched_off() {
+    for hold_after in [Duration::ZERO, Duration::from_secs(60)] {
+        let settings =
+            GateSettings { hold_after, hold_for: Duration::ZERO, settle: Duration::ZERO, ..GateSettings::default() };
+        let woken = Listener::default();
+        let world = World { gate: Gate::new(settings, Box::new(woken.clone())), woken };
+        world.gate.quota_seen("ns", &quota(1, &[("requests.cpu", "4")], &[("requests.cpu", "3")]), at(0));
+        world.waits("a-large", pod("4"), at(0));
+        assert!(world.goes("small", pod("1"), at(90_000)), "{hold_after:?}");
+    }
+}
+
+#[test]
 fn a_task_says_so_when_something_else_keeps_it_for_longer_than_a_moment() {
     let world = World::with_pods("1", "1");
     let first = world.waits("a", pod("1"), at(0));
