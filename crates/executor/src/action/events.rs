@@ -143,3 +143,47 @@ fn cluster_events(info: &PhaseInfo, fallback: Timestamp) -> Vec<ClusterEvent> {
 fn cluster_event(message: &str, at: Timestamp) -> ClusterEvent {
     ClusterEvent { message: message.into(), occurred_at: Some(wire_time(at)), ..ClusterEvent::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::action::TaskAction;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// The time of the event for a phase that follows another at second 60; the first was at second 10.
+    fn told(first: &PhaseInfo, then: &PhaseInfo) -> i64 {
+        let mut status = TaskActionStatus { attempts: 1, ..TaskActionStatus::default() };
+        status.show_phase(first, at(10));
+        status.plugin_phase = first.phase().as_str().into();
+        let mut object = TaskAction::new("a", Default::default());
+        object.status = Some(status.clone());
+        status.show_phase(then, at(60));
+        let event = action_event(&Action::new(object, None), &status, then, "", at(60));
+        event.updated_time.unwrap().seconds
+    }
+
+    #[test]
+    fn the_end_of_waiting_has_its_own_time() {
+        let info = || TaskInfo::at(at(60));
+        let waits = PhaseInfo::waiting_for_resources(0, "waiting for quota", info());
+        let queued = |reason: &str| PhaseInfo::queued(0, reason, info());
+        assert_eq!(told(&waits, &queued("task submitted to K8s")), 60);
+        assert_eq!(told(&queued("one"), &queued("another")), 10, "it is queued since then");
+        assert_eq!(told(&waits, &PhaseInfo::running(0, info())), 60);
+    }
+
+    #[test]
+    fn what_took_too_long_is_told_apart() {
+        let info = || TaskInfo::at(at(60));
+        let error = || ExecutionError::user("MAX_RUNTIME_EXCEEDED", "too long");
+        for phase in [PhaseInfo::retryable_failure(error(), info()), PhaseInfo::permanent_failure(error(), info())] {
+            assert_eq!(action_phase(&phase), ActionPhase::Failed);
+            assert_eq!(action_phase(&phase.out_of_time()), ActionPhase::TimedOut);
+        }
+    }
+}
