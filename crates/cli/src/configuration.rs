@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use aileron_executor::config::{ConfigErrors, Loaded, Loader, Sources, files};
+use aileron_executor::config::{Config, ConfigErrors, Loaded, Loader, Sources, files};
+use aileron_executor::plugin_list::PluginList;
+use aileron_executor::run::registry_rules;
 
 use crate::arguments::ConfigArguments;
+use crate::failure::Failure;
 
 /// Reads what the configuration is made of.
 pub fn sources(arguments: &ConfigArguments, overrides: Vec<(String, String)>) -> Result<Sources, ConfigErrors> {
@@ -18,4 +21,10 @@ pub fn sources(arguments: &ConfigArguments, overrides: Vec<(String, String)>) ->
 /// Reads and understands the configuration.
 pub fn load(arguments: &ConfigArguments, overrides: Vec<(String, String)>) -> Result<Loaded, ConfigErrors> {
     Loader::new().load(&sources(arguments, overrides)?)
+}
+
+/// The plugins that there are and what the configuration makes of them, checked as at the start.
+pub fn plugin_list(config: &Config) -> Result<PluginList, Failure> {
+    let plugins = aileron_plugins::builtin(&(&config.plugins).into());
+    PluginList::new(&plugins, &registry_rules(config)).map_err(|error| Failure::Usage(error.to_string()))
 }

@@ -32,7 +32,7 @@ mod settling;
 mod space;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, RandomState};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -351,11 +351,6 @@ impl Gate {
         // Nothing panics while the lock is held.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A number from zero to one. The keys of a std hasher are random, and spreading tries asks for no more.
-fn random() -> f64 {
-    RandomState::new().hash_one(()) as f64 / u64::MAX as f64
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub mod finished;
 pub mod garbage;
 pub mod gate;
 pub mod gob;
+mod jitter;
 pub mod lease;
 pub mod manager;
 pub mod monitor;

@@ -13,7 +13,7 @@ mod scripts;
 mod space;
 mod task;
 
-pub use self::bench::{Bench, BenchOptions};
+pub use self::bench::{Bench, BenchOptions, started_once};
 pub use self::executor::{Executor, Settings};
 pub use self::logs::Logs;
 pub use self::program::{Program, binary};

@@ -2,8 +2,6 @@
 
 use aileron_executor::config::explain::{Selection, located};
 use aileron_executor::config::{self, Config, Sources};
-use aileron_executor::plugin_list::PluginList;
-use aileron_executor::run::registry_rules;
 
 use crate::arguments::{ConfigCommand, Document};
 use crate::failure::{Failure, USAGE};
@@ -62,9 +60,7 @@ fn check(sources: &Sources) -> Result<(), Failure> {
 /// Rules and pools are checked against the plugins, as at the start.
 fn check_rules(sources: &Sources) -> Result<(), Failure> {
     let config = Config::load(sources).map_err(|errors| Failure::Usage(errors.to_string()))?;
-    let plugins = aileron_plugins::builtin(&(&config.plugins).into());
-    let list = PluginList::new(&plugins, &registry_rules(&config));
-    for slip in list.map_err(|error| Failure::Usage(error.to_string()))?.slips() {
+    for slip in configuration::plugin_list(&config)?.slips() {
         output::warn(slip);
     }
     Ok(())

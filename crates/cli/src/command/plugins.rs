@@ -5,7 +5,6 @@ use std::time::Duration;
 use aileron_executor::plugin_list::{
     MissingKind, PluginDescription, PluginList, Served, ServedKinds, missing, served_kinds,
 };
-use aileron_executor::run::registry_rules;
 use aileron_machinery::ResourceKind;
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -42,9 +41,7 @@ impl Availability {
 
 pub fn list(arguments: &ListArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     let loaded = configuration::load(&arguments.config, overrides)?;
-    let plugins = aileron_plugins::builtin(&(&loaded.config.plugins).into());
-    let list = PluginList::new(&plugins, &registry_rules(&loaded.config))
-        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let list = configuration::plugin_list(&loaded.config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let kinds: Vec<_> = list.plugins().iter().filter_map(|plugin| plugin.kind.clone()).collect();
     let served = runtime.context("cannot start")?.block_on(ask(&arguments.cluster, &kinds))?;

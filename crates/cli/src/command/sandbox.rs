@@ -102,15 +102,7 @@ mod tests {
 
     #[test]
     fn a_log_file_is_named_only_if_there_is_one() {
-        let state = State {
-            pid: 7,
-            kubeconfig: "/s/kubeconfig".into(),
-            server: "http://127.0.0.1:1".into(),
-            dir: "/s".into(),
-            storage: "/s/data".into(),
-            temporary: true,
-            python: None,
-        };
+        let state = State::example();
         let text = welcome(&state, "1 CPU", Some(Path::new("/s/executor.log")));
         assert!(text.contains("  log          /s/executor.log\n"), "{text}");
         let text = welcome(&state, "1 CPU", None);

@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
-use super::state::write_private;
+use super::state::replace_private;
 use crate::output;
 
 /// The file in the sandbox's directory.
@@ -49,13 +49,8 @@ impl Access {
     /// Keeps it, for its owner only.
     pub fn write(&self, dir: &Path) -> anyhow::Result<()> {
         let path = dir.join(FILE);
-        let draft = path.with_extension("new");
-        // Beside the old one, so that whoever is killed leaves one of the two.
-        let written = serde_json::to_vec_pretty(self).map_err(io::Error::from);
-        let written = written.and_then(|text| write_private(&draft, &text));
-        written
-            .and_then(|()| std::fs::rename(&draft, &path))
-            .with_context(|| format!("cannot write {}", path.display()))
+        let text = serde_json::to_vec_pretty(self).map_err(io::Error::from);
+        text.and_then(|text| replace_private(&path, &text)).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Anything else was not made by us and may be easy to guess; an empty token would let everybody in.

@@ -110,10 +110,7 @@ impl StateDir {
 impl Claim {
     /// Lets others find the sandbox.
     pub fn publish(&self, state: &State) -> io::Result<()> {
-        let path = self.place.0.join(STATE);
-        let draft = path.with_extension("new");
-        write_private(&draft, &serde_json::to_vec_pretty(state)?)?;
-        std::fs::rename(draft, path)
+        replace_private(&self.place.0.join(STATE), &serde_json::to_vec_pretty(state)?)
     }
 }
 
@@ -122,6 +119,13 @@ impl Drop for Claim {
         // If it stays, the lock still says that nothing runs.
         let _ = std::fs::remove_file(self.place.0.join(STATE));
     }
+}
+
+/// Replaces a file that only its owner may read, as a whole: whoever is killed meanwhile leaves the old one.
+pub fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension("new");
+    write_private(&draft, content)?;
+    std::fs::rename(draft, path)
 }
 
 /// Writes a file that only its owner may read.
@@ -147,13 +151,10 @@ fn already(state: Option<&State>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn state() -> State {
-        State {
+impl State {
+    /// The state of some sandbox.
+    pub fn example() -> Self {
+        Self {
             pid: 7,
             kubeconfig: "/s/kubeconfig".into(),
             server: "http://127.0.0.1:1".into(),
@@ -163,6 +164,13 @@ mod tests {
             python: None,
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
 
     #[test]
     fn a_running_sandbox_is_found_and_no_second_one_starts() {
@@ -171,8 +179,8 @@ mod tests {
         assert_eq!(place.running(), None);
         let (claim, left_behind) = place.claim().unwrap();
         assert_eq!(left_behind, None);
-        claim.publish(&state()).unwrap();
-        assert_eq!(place.running(), Some(state()));
+        claim.publish(&State::example()).unwrap();
+        assert_eq!(place.running(), Some(State::example()));
         let refused = place.claim().unwrap_err().to_string();
         assert!(refused.contains("process 7") && refused.contains("kill 7"), "{refused}");
         drop(claim);
@@ -184,11 +192,11 @@ mod tests {
     fn what_a_killed_one_left_is_not_taken_for_alive() {
         let home = tempfile::tempdir().unwrap();
         let place = StateDir(home.path().to_owned());
-        std::fs::write(home.path().join(STATE), serde_json::to_vec(&state()).unwrap()).unwrap();
+        std::fs::write(home.path().join(STATE), serde_json::to_vec(&State::example()).unwrap()).unwrap();
         std::fs::write(home.path().join(LOCK), "").unwrap();
         assert_eq!(place.running(), None);
         let (_claim, left_behind) = place.claim().unwrap();
-        assert_eq!(left_behind, Some(state()));
+        assert_eq!(left_behind, Some(State::example()));
         assert!(!home.path().join(STATE).exists());
     }
 

@@ -1,7 +1,7 @@
 //! What a task left behind, for people and programs.
 
 use aileron_executor::offline::literals::{declared_outputs, map_to_json};
-use aileron_executor::storage::outputs::{OutputsError, TaskResult, read_error};
+use aileron_executor::storage::outputs::{OutputsError, read_error};
 use aileron_idl::flyteidl2::core::{ExecutionError, LiteralMap};
 use anyhow::Context;
 use kube::Client;
@@ -113,10 +113,10 @@ pub async fn finished(storage: &Storage, submitted: Submitted, followed: Followe
             Some(Left::Outputs(outputs(storage, format!("{prefix}/outputs.pb"), declares).await?))
         }
         // A failure need not leave anything.
-        Some(Outcome::Failed) => match read_error(storage.store(), &format!("{prefix}/error.pb")).await? {
-            Some(TaskResult::Error { error, .. }) => Some(Left::Error(error)),
-            Some(TaskResult::Succeeded) | None => None,
-        },
+        Some(Outcome::Failed) => {
+            let reported = read_error(storage.store(), &format!("{prefix}/error.pb")).await?;
+            reported.map(|reported| Left::Error(reported.error))
+        }
         // It was stopped; what it wrote about that is not why it ended.
         Some(Outcome::TimedOut | Outcome::Aborted) | None => None,
     };

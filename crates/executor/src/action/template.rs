@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aileron_idl::flyteidl2::core::TaskTemplate;
 use k8s_openapi::ByteString;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use prost::Message;
 
 use super::TaskAction;
@@ -54,16 +55,18 @@ impl Action {
     pub fn new(mut object: TaskAction, earlier: Option<&Self>) -> Self {
         object.metadata.managed_fields = None;
         let bytes = std::mem::take(&mut object.spec.task_template);
-        let unchanged = earlier.filter(|earlier| {
-            earlier.object.metadata.uid == object.metadata.uid
-                && object.metadata.generation.is_some()
-                && earlier.object.metadata.generation == object.metadata.generation
-        });
+        let unchanged = earlier.filter(|earlier| earlier.has_spec_of(&object.metadata));
         let template = match unchanged {
             Some(earlier) => earlier.template.clone(),
             None => Template::decode(&bytes.0),
         };
         Self { object, template }
+    }
+
+    /// The object with this metadata is this action, and its specification is the one we know.
+    pub fn has_spec_of(&self, metadata: &ObjectMeta) -> bool {
+        let known = &self.object.metadata;
+        known.uid == metadata.uid && known.generation.is_some() && known.generation == metadata.generation
     }
 
     /// Namespace of the action.

@@ -105,7 +105,8 @@ impl Memory {
             return false;
         }
         let echo = entry.is_announced(&object);
-        if !entry.known.is_of_generation(&object.metadata) {
+        let is_same = matches!(&entry.known, Known::Live { action, .. } if action.has_spec_of(&object.metadata));
+        if !is_same {
             let labels = ObjectLabels::of(&object).map(Arc::new);
             labelled.replace(&key, entry.labels.as_ref(), labels.as_ref());
             entry.labels = labels;
@@ -339,13 +340,6 @@ impl Known {
             }
             Self::Ended => object.metadata.deletion_timestamp.is_some(),
         }
-    }
-
-    /// The object is this action, and its specification is the one we know.
-    fn is_of_generation(&self, metadata: &ObjectMeta) -> bool {
-        let Self::Live { action, .. } = self else { return false };
-        let known = &action.object.metadata;
-        known.uid == metadata.uid && known.generation.is_some() && known.generation == metadata.generation
     }
 
     /// Ended and labelled, and back because it is being deleted.

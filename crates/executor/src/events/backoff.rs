@@ -1,6 +1,5 @@
 //! Waiting longer and longer.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 /// First wait: longer than a hiccup of the network, shorter than anybody notices.
@@ -16,12 +15,6 @@ pub(super) fn delay(failures: u32, random: f64) -> Duration {
     doubled.min(LONGEST).mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
 }
 
-/// A number from zero to one. The keys of a std hasher are random, and spreading retries asks for no more.
-pub(super) fn random() -> f64 {
-    let bits = RandomState::new().hash_one(());
-    bits as f64 / u64::MAX as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,9 +25,5 @@ mod tests {
         assert_eq!(delay(1, 0.0), FIRST / 2);
         assert_eq!(delay(3, 1.0), FIRST * 4);
         assert_eq!(delay(u32::MAX, 1.0), LONGEST);
-        for _ in 0..100 {
-            let random = random();
-            assert!((0.0..=1.0).contains(&random));
-        }
     }
 }

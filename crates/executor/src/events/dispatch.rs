@@ -8,10 +8,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::backoff::{delay, random};
+use super::backoff::delay;
 use super::queue::{Batch, Item, Queue};
 use super::{BatcherOptions, EventError, EventTransport};
 use crate::connect::{Code, ConnectError};
+use crate::jitter::random;
 
 /// A set that keeps failing is split even if nothing else succeeds: after this often, one bad event among good ones is
 /// more likely than a bad service.

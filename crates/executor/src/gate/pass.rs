@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::Gate;
 use super::quota_message::ExceededQuota;
 use super::reason::Why;
 use super::refusal::Refusal;
 use super::space::Ticket;
-use super::{Gate, random};
 use crate::cluster::ApiError;
+use crate::jitter::random;
 
 /// Leave to create. Whoever has one says what came of it; one that is dropped counts as a create that may have happened.
 #[must_use = "the gate waits to hear what came of it"]

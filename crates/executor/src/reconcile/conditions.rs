@@ -4,6 +4,7 @@ use aileron_idl::flyteidl2::workflow::ConditionAction;
 use jiff::{SignedDuration, Timestamp};
 use prost::Message;
 
+use super::limits::positive;
 use super::{ReconcileError, Reconciler, Wake};
 use crate::action::conditions::{condition, reason};
 use crate::action::{Action, ErrorState, TaskActionStatus};
@@ -81,8 +82,7 @@ fn timeout(action: &Action) -> Result<Option<SignedDuration>, ConditionError> {
         return Err(ConditionError::Empty(action.name().into()));
     }
     let spec = ConditionAction::decode(bytes.as_slice())?;
-    let timeout = spec.timeout.map(|timeout| SignedDuration::new(timeout.seconds, timeout.nanos));
-    Ok(timeout.filter(SignedDuration::is_positive))
+    Ok(positive(spec.timeout.as_ref()))
 }
 
 /// As Go prints a duration rounded to seconds.

@@ -147,7 +147,7 @@ fn began(stored: Timestamp) -> Timestamp {
 }
 
 /// Zero and less mean no limit.
-fn positive(duration: Option<&prost_types::Duration>) -> Option<SignedDuration> {
+pub(super) fn positive(duration: Option<&prost_types::Duration>) -> Option<SignedDuration> {
     duration.map(span).filter(SignedDuration::is_positive)
 }
 
@@ -155,7 +155,8 @@ fn span(duration: &prost_types::Duration) -> SignedDuration {
     SignedDuration::new(duration.seconds, 0).saturating_add(SignedDuration::from_nanos(duration.nanos.into()))
 }
 
-fn go(duration: SignedDuration) -> GoDuration {
+/// A duration as people read it.
+pub(super) fn go(duration: SignedDuration) -> GoDuration {
     GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }
 

@@ -1,6 +1,5 @@
 //! What follows a failure: another attempt on the user's budget, a relaunch on the platform's, or the end.
 
-use aileron_kubekit::duration::GoDuration;
 use aileron_machinery::{
     CorePlugin, CoreRequest, CoreStep, ErrorKind, ExecutionError, Pending, PendingReason, PhaseInfo, PluginError,
     TaskInfo,
@@ -9,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 
 use super::drive::{apply, guarded, info_of};
-use super::limits::{Over, limits_queue, pause_after};
+use super::limits::{Over, go, limits_queue, pause_after};
 use super::{ReconcileError, Reconciler, Wake, plugin_id};
 use crate::action::conditions::reason;
 use crate::action::{Action, TaskActionStatus};
@@ -56,7 +55,7 @@ impl Reconciler {
             queued
         } else {
             let (next, most) = (attempt.saturating_add(1), request.task.metadata.max_attempts);
-            let pause = GoDuration::from_nanos(i64::try_from(pause.as_nanos()).unwrap_or(i64::MAX));
+            let pause = go(pause);
             let why = step.phase.error().map(first_line).unwrap_or_default();
             let message = format!("waiting {pause} before attempt {next} of {most}, as the task asks for{why}");
             queued.with_pending(Pending::new(PendingReason::Retry, message))

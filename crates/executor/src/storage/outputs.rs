@@ -21,6 +21,15 @@ pub enum TaskResult {
     },
 }
 
+/// What an error document says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reported {
+    /// Whether another attempt may help.
+    pub recoverable: bool,
+    /// What the task reported.
+    pub error: Box<ExecutionError>,
+}
+
 /// Why the files of a task could not be understood.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputsError {
@@ -78,8 +87,8 @@ pub async fn read_result(
 ) -> Result<TaskResult, OutputsError> {
     // Both are wanted for almost every task, so they are fetched side by side.
     let (error, outputs) = tokio::join!(read_error(store, error_uri), store.get(outputs_uri));
-    if let Some(result) = error? {
-        return Ok(result);
+    if let Some(Reported { recoverable, error }) = error? {
+        return Ok(TaskResult::Error { recoverable, error });
     }
     let what = "outputs";
     match outputs {
@@ -96,7 +105,7 @@ pub async fn read_result(
 ///
 /// # Errors
 /// When it cannot be read.
-pub async fn read_error(store: &dyn BlobStore, uri: &str) -> Result<Option<TaskResult>, OutputsError> {
+pub async fn read_error(store: &dyn BlobStore, uri: &str) -> Result<Option<Reported>, OutputsError> {
     let what = "error document";
     let bytes = store.get(uri).await.map_err(|source| OutputsError::Storage { what, source })?;
     let Some(bytes) = bytes else { return Ok(None) };
@@ -135,9 +144,9 @@ pub async fn write_outputs(store: &dyn BlobStore, uri: &str, outputs: &LiteralMa
     store.put(uri, outputs.encode_to_vec().into()).await
 }
 
-fn from_document(document: ErrorDocument, uri: &str) -> TaskResult {
+fn from_document(document: ErrorDocument, uri: &str) -> Reported {
     let Some(ContainerError { code, message, kind, origin, .. }) = document.error else {
-        return TaskResult::Error {
+        return Reported {
             recoverable: true,
             error: Box::new(ExecutionError {
                 code: "ErrorFileBadFormat".to_owned(),
@@ -147,7 +156,7 @@ fn from_document(document: ErrorDocument, uri: &str) -> TaskResult {
             }),
         };
     };
-    TaskResult::Error {
+    Reported {
         recoverable: kind == i32::from(container_error::Kind::Recoverable),
         error: Box::new(ExecutionError { code, message, kind: origin, recoverability: kind, ..<_>::default() }),
     }

@@ -111,10 +111,21 @@ impl Server {
             Self::Real => &REAL,
             Self::Sandbox => &SANDBOX,
         };
-        let start = move || place.get_or_init(|| Shared::start(self).map_err(|error| format!("{error:#}")));
-        let shared = tokio::task::spawn_blocking(start).await.context("starting the shared bench")?;
-        shared.as_ref().map(|shared| &shared.bench).map_err(|error| anyhow::Error::msg(error.clone()))
+        started_once(place, move || Shared::start(self)).await.map(|shared| &shared.bench)
     }
+}
+
+/// What tests share: whoever comes first starts it, on a thread where it may block, and all see how that went.
+///
+/// # Errors
+/// It did not start.
+pub async fn started_once<T: Send + Sync>(
+    place: &'static OnceLock<Result<T, String>>,
+    start: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<&'static T> {
+    let start = move || place.get_or_init(|| start().map_err(|error| format!("{error:#}")));
+    let shared = tokio::task::spawn_blocking(start).await.context("starting what tests share")?;
+    shared.as_ref().map_err(|error| anyhow::Error::msg(error.clone()))
 }
 
 impl Shared {

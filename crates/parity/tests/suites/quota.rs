@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 
 use aileron_executor::action::TaskAction;
 use aileron_parity::cluster::User;
-use aileron_parity::suite::{Bench, BenchOptions, Executor, LOOK_EVERY, Logs, PATIENCE, Server, Shown, Space, Task};
+use aileron_parity::suite::{
+    Bench, BenchOptions, Executor, LOOK_EVERY, Logs, PATIENCE, Server, Shown, Space, Task, started_once,
+};
 use aileron_sandbox::{Operators, Rules, install_definitions};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Api, PostParams};
@@ -65,9 +67,7 @@ async fn limited(on: Server) -> Result<&'static Bench> {
         Server::Real => &REAL,
         Server::Sandbox => &SANDBOX,
     };
-    let start = move || place.get_or_init(|| Limited::start(on).map_err(|error| format!("{error:#}")));
-    let shared = tokio::task::spawn_blocking(start).await.context("starting the bench with controllers")?;
-    shared.as_ref().map(|shared| &shared.bench).map_err(|error| anyhow::Error::msg(error.clone()))
+    started_once(place, move || Limited::start(on)).await.map(|shared| &shared.bench)
 }
 
 /// A bench on which usage is counted.

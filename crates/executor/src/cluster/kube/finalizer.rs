@@ -1,6 +1,5 @@
 //! Taking a finalizer off an object that others write, too.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use aileron_machinery::config::K8sConfig;
@@ -11,6 +10,7 @@ use serde_json::json;
 use super::Writer;
 use super::requests::{for_metadata, unbuildable};
 use crate::cluster::ApiError;
+use crate::jitter::random;
 
 /// The random part of a pause; Flyte 1's.
 const JITTER: f64 = 0.1;
@@ -101,11 +101,6 @@ fn removal(object: &ObjectMeta, index: usize, finalizer: &str) -> Result<json_pa
         {"op": "remove", "path": path},
     ]);
     serde_json::from_value(patch).map_err(|error| ApiError::unanswered(error.to_string()))
-}
-
-/// A number from zero to one. The keys of a std hasher are random, and spreading tries asks for no more.
-fn random() -> f64 {
-    RandomState::new().hash_one(()) as f64 / u64::MAX as f64
 }
 
 #[cfg(test)]
