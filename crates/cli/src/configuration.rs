@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use aileron_executor::config::{Config, ConfigErrors, Loaded, Loader, Sources, files};
-use aileron_executor::plugin_list::PluginList;
-use aileron_executor::run::registry_rules;
+use aileron_action::plugin_choice::PluginList;
+use aileron_action::settings::registry_rules;
+use aileron_config::{Config, ConfigErrors, Loaded, Loader, Sources, files};
 
 use crate::arguments::ConfigArguments;
 use crate::failure::Failure;

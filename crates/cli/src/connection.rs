@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use aileron_executor::error_text::chain;
+use aileron_machinery::error_text::chain;
 use anyhow::{Context, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};

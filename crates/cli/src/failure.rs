@@ -3,8 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use aileron_executor::config::ConfigErrors;
-use aileron_executor::error_text::chain;
+use aileron_config::ConfigErrors;
+use aileron_machinery::error_text::chain;
 
 /// Why the program ends without success.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The objects that were made for an action.
 
-use aileron_executor::action::TaskAction;
-use aileron_executor::action::metadata::{ATTEMPT_LABEL, MANAGED_LABEL};
+use aileron_action::TaskAction;
+use aileron_action::metadata::{ATTEMPT_LABEL, MANAGED_LABEL};
 use aileron_kubekit::names::to_label_value;
 use aileron_machinery::ResourceKind;
 use futures::future::join_all;

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use aileron_executor::config::{ConfigErrors, parse_arguments};
+use aileron_config::{ConfigErrors, parse_arguments};
 
 /// A command line, taken apart.
 #[derive(Debug, Default, PartialEq, Eq)]

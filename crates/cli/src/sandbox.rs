@@ -18,16 +18,15 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use tokio::task::JoinHandle;
 
+use self::access::Access;
+use self::dir::Dir;
+use self::executor::{Executor, NAMESPACE};
+use self::services::Services;
+use self::state::{State, write_private};
 use crate::arguments::{ConfigArguments, NodeArguments};
 use crate::failure::Failure;
 use crate::{logs, output};
-
-use access::Access;
-use dir::Dir;
 pub use dir::clean;
-use executor::{Executor, NAMESPACE};
-use services::Services;
-use state::{State, write_private};
 
 /// The file of events in its directory.
 pub const EVENTS_FILE: &str = "events.jsonl";
@@ -195,7 +194,7 @@ impl Sandbox {
             }
         };
         let client = server.client();
-        install(&client, &aileron_executor::action::crd::crd().context("the definition of TaskAction")?).await?;
+        install(&client, &aileron_action::crd::crd().context("the definition of TaskAction")?).await?;
         let rules = Rules::builtin();
         install_definitions(&client, &rules).await.context("cannot install the kinds of the simulated operators")?;
         let operators = Operators::start(client.clone(), rules).await;

@@ -12,11 +12,11 @@ pub mod verdict;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use aileron_executor::action::{TaskAction, TaskActionSpec};
-use aileron_executor::offline::task_file::Expectation;
+use aileron_action::{TaskAction, TaskActionSpec};
 use aileron_idl::flyteidl2::core::TaskTemplate;
 use aileron_idl::flyteidl2::core::task_template::Target;
 use aileron_machinery::output_path::action_output_prefix;
+use aileron_preview::task_file::Expectation;
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use jiff::Timestamp;

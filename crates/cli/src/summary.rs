@@ -5,9 +5,9 @@ mod plain;
 
 use std::time::Duration;
 
-use aileron_executor::action::conditions::{condition, reason};
-use aileron_executor::action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionStatus};
-use aileron_executor::pending::PendingReason;
+use aileron_action::conditions::{condition, reason};
+use aileron_action::pending::PendingReason;
+use aileron_action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionStatus};
 use aileron_idl::flyteidl2::core::TaskTemplate;
 use jiff::Timestamp;
 use kube::ResourceExt;

@@ -1,12 +1,11 @@
 //! The loop that gives every action its rounds: when something about it changed or is due, and never two at a time.
 
-pub mod memory;
-pub mod queue;
-
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aileron_action::{Action, TaskActionStatus};
+use aileron_machinery::ActionKey;
 use aileron_machinery::PendingReason;
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
@@ -15,11 +14,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use crate::action::{Action, TaskActionStatus};
+use crate::caches::actions::ActionStore;
 use crate::cluster::kube::actions::KubeActions;
+use crate::queue::{Next, Queue};
 use crate::reconcile::{Reconciler, Wake};
-use memory::{ActionKey, Memory};
-use queue::{Next, Queue};
 
 /// One round does one step, and most lives need a few steps in a row at the start; more than this in a row would be a
 /// defect, and then others get their turn first.
@@ -50,7 +48,7 @@ pub struct Controller {
     /// Decides and does.
     pub reconciler: Arc<Reconciler>,
     /// What is known of the actions.
-    pub memory: Arc<Memory>,
+    pub memory: Arc<ActionStore>,
     /// Who is next.
     pub queue: Arc<Queue>,
     /// Writes, among them statuses that were held back.

@@ -17,17 +17,18 @@ pub(crate) mod validate;
 
 use std::sync::Arc;
 
+use aileron_action::metadata::{MetadataError, MetadataSettings, task_metadata, task_paths};
+use aileron_action::{ACTION_TYPE_CONDITION, Action, FINALIZER, TaskActionStatus, Template};
+use aileron_kubekit::ApiError;
+use aileron_machinery::clock::Clock;
+use aileron_machinery::error_text::innermost;
 use aileron_machinery::{CorePlugin, Platform, TaskContext};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::action::metadata::{MetadataError, MetadataSettings, task_metadata, task_paths};
-use crate::action::{ACTION_TYPE_CONDITION, Action, FINALIZER, TaskActionStatus, Template};
-use crate::catalog::CatalogClient;
-use crate::clock::Clock;
-use crate::cluster::{Actions, ApiError, Objects};
-use crate::error_text::innermost;
-use crate::events::EventSink;
+use crate::cluster::{Actions, Objects};
 use crate::registry::{Registry, Why};
+use crate::services::cache::CatalogClient;
+use crate::services::events::EventSink;
 use crate::storage::BlobStore;
 
 pub use chosen::PLUGIN_CHOSEN;
@@ -83,7 +84,7 @@ pub enum ReconcileError {
     Api(#[from] ApiError),
     /// The event could not be recorded, so the status was not written.
     #[error("{}", innermost(.0))]
-    Event(#[from] crate::events::EventError),
+    Event(#[from] crate::services::events::EventError),
 }
 
 /// Everything a round depends on.

@@ -23,9 +23,9 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::memory::{ActionKey, Memory};
-use crate::controller::queue::Queue;
-use crate::serve::Readiness;
+use crate::caches::actions::{ActionStore, actions_of};
+use crate::caches::readiness::Readiness;
+use crate::queue::Queue;
 
 /// Which watches have their first full list. Rounds begin only when all have: a round that sees an action but not yet
 /// its pod would take the pod for lost.
@@ -59,30 +59,8 @@ impl Synced {
 /// Objects per page of the first list, so that a large cluster does not arrive in one piece.
 pub(crate) const PAGE: u32 = 500;
 
-/// The actions that an object may have been made for.
-///
-/// A pod that an operator made belongs to the operator's object, but bears the labels of the run and the action. Of an
-/// action that is not known, they are all there is to guess its name from. And where owner references are switched off,
-/// an object of ours is named after its action and attempt.
-pub(crate) fn actions_of(memory: &Memory, metadata: &ObjectMeta) -> Vec<ActionKey> {
-    let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    if let Some(owner) = owners.iter().find(|owner| owner.kind == "TaskAction") {
-        return vec![ActionKey::new(namespace, &owner.name)];
-    }
-    let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key));
-    let labels = label("run").zip(label("action"));
-    let known = labels.map(|(run, action)| memory.labelled(namespace, run, action)).unwrap_or_default();
-    if !known.is_empty() {
-        return known;
-    }
-    let labelled = labels.map(|(run, action)| format!("{run}-{action}"));
-    let named = metadata.name.as_deref().and_then(|name| name.rsplit_once('-')).map(|(action, _)| action.to_owned());
-    labelled.into_iter().chain(named).map(|name| ActionKey::new(namespace, &name)).collect()
-}
-
 /// Wakes the action that an object was made for. A name that nobody has is woken in vain, which costs nothing.
-pub(crate) fn wake_owner(queue: &Queue, memory: &Memory, metadata: &ObjectMeta) {
+pub(crate) fn wake_owner(queue: &Queue, memory: &ActionStore, metadata: &ObjectMeta) {
     for key in actions_of(memory, metadata) {
         queue.wake(&key);
     }
@@ -141,41 +119,5 @@ pub(crate) async fn follow<K, S>(
             }
             None => return,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::action::{TaskAction, TaskActionSpec};
-
-    fn names(metadata: Value) -> Vec<String> {
-        let metadata = serde_json::from_value(metadata).unwrap();
-        let memory = Memory::default();
-        let mut root = TaskAction::new("r2-a0", TaskActionSpec::default());
-        root.metadata.namespace = Some("ns".into());
-        root.spec.run_name = "r2".into();
-        root.spec.action_name = "r2".into();
-        memory.observe(root);
-        actions_of(&memory, &metadata).into_iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
-    }
-
-    #[test]
-    fn objects_lead_to_their_action_also_those_that_operators_make() {
-        let owner = |kind: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "r1-a0", "uid": "u"}]);
-        let own = json!({"name": "r1-a0-0", "namespace": "ns", "ownerReferences": owner("TaskAction")});
-        assert_eq!(names(own), ["ns/r1-a0"]);
-        let labels = json!({"run": "r1", "action": "a0"});
-        let of_operator = json!({"name": "r1-a0-0-driver", "namespace": "ns", "labels": labels,
-            "ownerReferences": owner("SparkApplication")});
-        assert_eq!(names(of_operator)[0], "ns/r1-a0");
-        assert_eq!(names(json!({"name": "r1-a0-0", "namespace": "ns"})), ["ns/r1-a0"]);
-        let labels = json!({"run": "r2", "action": "r2"});
-        let of_root = json!({"name": "job-worker-0", "namespace": "ns", "labels": labels});
-        assert_eq!(names(of_root), ["ns/r2-a0"], "and nobody is woken in vain");
     }
 }

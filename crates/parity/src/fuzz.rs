@@ -9,10 +9,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use aileron_executor::offline::Offline;
-use aileron_executor::offline::read;
 use aileron_idl::flyteidl2::core::{LiteralMap, TaskTemplate};
 use aileron_machinery::{AnyK8sPlugin, ObservedPhase, PhaseContext, TaskContext};
+use aileron_preview::read;
+use aileron_preview::render::Offline;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplate;

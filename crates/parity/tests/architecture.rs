@@ -11,12 +11,31 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("aileron-idl", &[]),
     ("aileron-machinery", &["aileron-kubekit", "aileron-idl"]),
     ("aileron-plugins", &["aileron-machinery", "aileron-kubekit", "aileron-idl"]),
-    ("aileron-executor", &["aileron-plugins", "aileron-machinery", "aileron-kubekit", "aileron-idl"]),
+    ("aileron-config", &["aileron-plugins", "aileron-machinery", "aileron-kubekit"]),
+    ("aileron-action", &["aileron-config", "aileron-machinery", "aileron-kubekit", "aileron-idl"]),
+    ("aileron-admission", &["aileron-machinery", "aileron-kubekit"]),
+    ("aileron-preview", &["aileron-action", "aileron-config", "aileron-machinery", "aileron-kubekit", "aileron-idl"]),
+    (
+        "aileron-executor",
+        &[
+            "aileron-action",
+            "aileron-admission",
+            "aileron-config",
+            "aileron-plugins",
+            "aileron-machinery",
+            "aileron-kubekit",
+            "aileron-idl",
+        ],
+    ),
     ("aileron-sandbox", &["aileron-kubekit"]),
     (
         "aileron",
         &[
             "aileron-executor",
+            "aileron-preview",
+            "aileron-action",
+            "aileron-admission",
+            "aileron-config",
             "aileron-plugins",
             "aileron-machinery",
             "aileron-kubekit",
@@ -29,6 +48,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "aileron",
             "aileron-executor",
+            "aileron-preview",
+            "aileron-action",
+            "aileron-admission",
+            "aileron-config",
             "aileron-plugins",
             "aileron-machinery",
             "aileron-kubekit",
@@ -39,7 +62,16 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that must compile without a Kubernetes client: a plugin only computes.
-const WITHOUT_A_CLIENT: &[&str] = &["aileron-kubekit", "aileron-idl", "aileron-machinery", "aileron-plugins"];
+const WITHOUT_A_CLIENT: &[&str] = &[
+    "aileron-kubekit",
+    "aileron-idl",
+    "aileron-machinery",
+    "aileron-plugins",
+    "aileron-config",
+    "aileron-action",
+    "aileron-admission",
+    "aileron-preview",
+];
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime"];
 
 /// Nowhere at all: a second TLS provider makes rustls unable to choose, OpenSSL needs C and a system library, and

@@ -36,7 +36,7 @@ fn is_current(path: &str, generated: &str) {
 
 #[test]
 fn the_configuration_reference_is_current() {
-    is_current("docs/config.md", &aileron_executor::config::markdown());
+    is_current("docs/config.md", &aileron_config::markdown());
 }
 
 #[test]
@@ -65,7 +65,7 @@ const KEYS: [&str; 3] = ["<!-- keys of ", " -->\n", "<!-- end of keys -->\n"];
 
 /// What the reference of the configuration says about a section, for a page below `docs/plugins`.
 fn keys_of(section: &str) -> String {
-    let reference = aileron_executor::config::markdown();
+    let reference = aileron_config::markdown();
     let below = format!("{section}.");
     let mut text = String::new();
     for part in reference.split("\n## `").skip(1) {

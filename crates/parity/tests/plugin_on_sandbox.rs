@@ -4,11 +4,10 @@
 
 use std::time::Duration;
 
-use aileron_executor::action::{TaskAction, TaskActionStatus, crd::crd};
-use aileron_executor::config::{Config, Sources};
-use aileron_executor::offline::task_file;
-use aileron_executor::run::{RunOptions, run};
-use aileron_executor::serve::Readiness;
+use aileron_action::{TaskAction, TaskActionStatus, crd::crd};
+use aileron_config::{Config, Sources};
+use aileron_executor::assembly::{RunOptions, run};
+use aileron_executor::caches::readiness::Readiness;
 use aileron_idl::flyteidl2::common::ActionPhase;
 use aileron_machinery::pod::phase::{is_terminal, pod_phase};
 use aileron_machinery::pod::{PodOptions, build_pod};
@@ -16,6 +15,7 @@ use aileron_machinery::{
     K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginSet, TaskContext, TaskInfo,
 };
 use aileron_parity::events_stub::EventsStub;
+use aileron_preview::task_file;
 use aileron_sandbox::{ApiServer, Node, NodeOptions, Options};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use kube::Api;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use aileron_executor::action::TaskAction;
+use aileron_action::TaskAction;
 use anyhow::anyhow;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};

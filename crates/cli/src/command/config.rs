@@ -1,7 +1,7 @@
 //! `aileron config`.
 
-use aileron_executor::config::explain::{Selection, located};
-use aileron_executor::config::{self, Config, Sources};
+use aileron_config::explain::{Selection, located};
+use aileron_config::{self, Config, Sources};
 
 use crate::arguments::{ConfigCommand, Document};
 use crate::failure::{Failure, USAGE};
@@ -18,26 +18,26 @@ pub fn execute(command: ConfigCommand, overrides: Vec<(String, String)>) -> Resu
             let selection = if all { Selection::All } else { Selection::Set };
             match output {
                 Document::Json => output::print_json(&located(&loaded, selection)),
-                Document::Yaml => match config::show(&loaded, selection) {
+                Document::Yaml => match aileron_config::show(&loaded, selection) {
                     text if text.is_empty() => output::print("{} # nothing is set; --all shows the defaults\n"),
                     text => output::print(&text),
                 },
             }
         }
         ConfigCommand::Schema => {
-            super::none("config schema", &overrides).and_then(|()| output::print_json(&config::schema()))
+            super::none("config schema", &overrides).and_then(|()| output::print_json(&aileron_config::schema()))
         }
         ConfigCommand::Example => {
-            super::none("config example", &overrides).and_then(|()| output::print(&config::example()))
+            super::none("config example", &overrides).and_then(|()| output::print(&aileron_config::example()))
         }
         ConfigCommand::Reference => {
-            super::none("config reference", &overrides).and_then(|()| output::print(&config::markdown()))
+            super::none("config reference", &overrides).and_then(|()| output::print(&aileron_config::markdown()))
         }
     }
 }
 
 fn check(sources: &Sources) -> Result<(), Failure> {
-    let report = config::check(sources);
+    let report = aileron_config::check(sources);
     for warning in &report.warnings {
         output::warn(&warning.to_string());
     }

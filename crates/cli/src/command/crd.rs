@@ -1,6 +1,6 @@
 //! `aileron crd`.
 
-use aileron_executor::action::crd::crd;
+use aileron_action::crd::crd;
 use anyhow::Context;
 
 use crate::arguments::Document;

@@ -5,10 +5,12 @@ mod tasks;
 
 use std::time::{Duration, Instant};
 
-use aileron_executor::action::TaskAction;
-use aileron_executor::offline::task_file::{self, Expectation, Observed};
+use aileron_action::TaskAction;
+use aileron_preview::task_file::{self, Expectation, Observed};
 use kube::{Api, Client};
 
+use self::report::Line;
+use self::tasks::{Sdk, Task};
 use crate::arguments::DemoArguments;
 use crate::failure::{FAILED, Failure};
 use crate::follow::{FollowOptions, Followed, Stream, follow};
@@ -18,9 +20,6 @@ use crate::submit::source::Work;
 use crate::submit::{self, Storage, Submitted, results, verdict};
 use crate::summary::{Phase, Summary, plain, spelled};
 use crate::{output, runtime, span};
-
-use report::Line;
-use tasks::{Sdk, Task};
 
 /// All of it takes some seconds; a task that is under way after this long is stuck.
 const LIMIT: Duration = Duration::from_secs(60);

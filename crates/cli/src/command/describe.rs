@@ -2,9 +2,9 @@
 
 mod text;
 
-use aileron_executor::action::metadata::output_prefix;
-use aileron_executor::action::{Action, TaskAction};
-use aileron_executor::config::Config;
+use aileron_action::metadata::output_prefix;
+use aileron_action::{Action, TaskAction};
+use aileron_config::Config;
 use aileron_idl::flyteidl2::core::TaskTemplate;
 use aileron_idl::flyteidl2::core::task_template::Target;
 use anyhow::anyhow;

@@ -1,6 +1,6 @@
 //! `aileron explain`.
 
-use aileron_executor::explain::{Explanation, Field, Lost, Source, explain as explain_object};
+use aileron_preview::explain::{Explanation, Field, Lost, Source, explain as explain_object};
 use serde_json::Value;
 
 use super::render::{offline, refused};

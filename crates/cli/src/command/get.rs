@@ -1,6 +1,6 @@
 //! `aileron get`.
 
-use aileron_executor::action::TaskAction;
+use aileron_action::TaskAction;
 use jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;

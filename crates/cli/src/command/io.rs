@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use aileron_executor::offline::literals::{from_text, map_to_json, parse_type};
 use aileron_executor::storage::BlobStore;
 use aileron_idl::flyteidl2::core::{ContainerError, ErrorDocument, LiteralMap, container_error, execution_error};
+use aileron_preview::literals::{from_text, map_to_json, parse_type};
 use anyhow::{Context, anyhow};
 use prost::Message;
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use aileron_executor::action::{TaskAction, TaskActionStatus};
+use aileron_action::{TaskAction, TaskActionStatus};
 use anyhow::{Context, anyhow};
 use futures::future::try_join_all;
 use futures::{AsyncBufReadExt, TryStreamExt};

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use aileron_executor::plugin_list::{
-    MissingKind, PluginDescription, PluginList, Served, ServedKinds, missing, served_kinds,
-};
+use aileron_action::plugin_choice::{MissingKind, PluginDescription, PluginList, Served, ServedKinds, missing};
+use aileron_executor::registry::served::served_kinds;
 use aileron_machinery::ResourceKind;
 use anyhow::Context;
 use serde_json::{Value, json};

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use aileron_executor::action::TaskAction;
-use aileron_executor::action::labels::{TERMINATED, TERMINATION_STATUS};
-use aileron_executor::config::sections::pools::PoolConfig;
-use aileron_executor::pending::PendingReason;
-use aileron_executor::pools::cluster::all_tokens;
-use aileron_executor::pools::limits::Token;
+use aileron_action::TaskAction;
+use aileron_action::labels::{TERMINATED, TERMINATION_STATUS};
+use aileron_action::pending::PendingReason;
+use aileron_admission::pools::limits::Token;
+use aileron_config::sections::pools::PoolConfig;
+use aileron_executor::tokens::all_tokens;
 use anyhow::Context;
 use kube::Client;
 use kube::api::{Api, ListParams, ObjectMeta};
@@ -133,8 +133,8 @@ fn words(words: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use aileron_executor::controller::memory::ActionKey;
-    use aileron_executor::pools::limits::Account;
+    use aileron_admission::pools::limits::Account;
+    use aileron_machinery::ActionKey;
 
     use super::*;
 

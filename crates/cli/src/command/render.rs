@@ -3,8 +3,9 @@
 use std::io::Read;
 use std::path::Path;
 
-use aileron_executor::config::Loaded;
-use aileron_executor::offline::{Offline, OfflineError, read};
+use aileron_config::Loaded;
+use aileron_preview::read;
+use aileron_preview::render::{Offline, OfflineError};
 use anyhow::Context;
 use jiff::Timestamp;
 
@@ -26,7 +27,7 @@ pub fn render(arguments: &RenderArguments, overrides: Vec<(String, String)>) -> 
 pub fn offline(arguments: &TaskArguments, overrides: Vec<(String, String)>) -> Result<(Offline, Loaded), Failure> {
     let sources = configuration::sources(&arguments.config, overrides)?;
     let environment = sources.environment.clone();
-    let loaded = aileron_executor::config::Loader::new().load(&sources)?;
+    let loaded = aileron_config::Loader::new().load(&sources)?;
     for warning in &loaded.warnings {
         output::warn(&warning.to_string());
     }

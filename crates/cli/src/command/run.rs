@@ -3,10 +3,11 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::{IsTerminal, stderr};
 
-use aileron_executor::config::Loaded;
-use aileron_executor::config::explain::{Selection, located};
-use aileron_executor::run::{self, RunOptions};
-use aileron_executor::serve::{Endpoints, Readiness, install_recorder};
+use aileron_config::Loaded;
+use aileron_config::explain::{Selection, located};
+use aileron_executor::assembly::{self, RunOptions};
+use aileron_executor::caches::readiness::Readiness;
+use aileron_executor::serve::{Endpoints, install_recorder};
 use aileron_plugins::builtin::PluginConfigs;
 use anyhow::Context;
 use serde_json::Value;
@@ -79,7 +80,7 @@ async fn work(arguments: &RunArguments, loaded: Loaded) -> anyhow::Result<()> {
         identity: identity(),
         readiness,
     };
-    let result = run::run(options, stop).await;
+    let result = assembly::run(options, stop).await;
     stop_endpoints.cancel();
     answering.await.context("the servers broke")?;
     tracing::info!("stopped");

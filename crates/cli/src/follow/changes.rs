@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use aileron_executor::action::TaskAction;
-use aileron_executor::error_text::chain;
+use aileron_action::TaskAction;
+use aileron_machinery::error_text::chain;
 use anyhow::anyhow;
 use futures::stream::{BoxStream, StreamExt, select_all};
 use kube::runtime::WatchStreamExt;

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use aileron_executor::config::{Config, ConfigErrors, Loader, SourceFile, Sources, files};
-use aileron_executor::run::{self, RunError, RunOptions};
-use aileron_executor::serve::{Endpoints, Readiness, install_recorder};
+use aileron_config::{Config, ConfigErrors, Loader, SourceFile, Sources, files};
+use aileron_executor::assembly::{self, RunError, RunOptions};
+use aileron_executor::caches::readiness::Readiness;
+use aileron_executor::serve::{Endpoints, install_recorder};
 use aileron_plugins::builtin::PluginConfigs;
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -82,7 +83,7 @@ impl Executor {
             identity: format!("sandbox-{}", std::process::id()),
             readiness: readiness.clone(),
         };
-        let work = tokio::spawn(run::run(options, stop.clone()));
+        let work = tokio::spawn(assembly::run(options, stop.clone()));
         let mut executor = Self { stop, work };
         let begin = Instant::now();
         while !readiness.is_ready() {

@@ -26,7 +26,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use cache::Cache;
+use self::cache::Cache;
 
 const RECORD: (&str, &str) = ("flyteidl2.workflow.EventsProxyService", "Record");
 const CACHE: &str = "flyteidl2.cacheservice.v2.CacheService";
@@ -139,7 +139,7 @@ fn encode(message: &impl Message) -> Bytes {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use aileron_executor::connect::{ConnectClient, ConnectOptions};
+    use aileron_executor::services::connect::{ConnectClient, ConnectOptions};
     use aileron_idl::flyteidl2::workflow::ActionEvent;
 
     use super::*;

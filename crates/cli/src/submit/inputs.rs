@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use aileron_executor::offline::literals::{declared_inputs, from_json, from_text, type_name};
-use aileron_executor::offline::read;
 use aileron_idl::flyteidl2::core::{Literal, LiteralMap, TaskTemplate};
+use aileron_preview::literals::{declared_inputs, from_json, from_text, type_name};
+use aileron_preview::read;
 use anyhow::Context;
 use serde_json::{Map, Value};
 
@@ -117,8 +117,8 @@ fn content(bytes: &[u8]) -> anyhow::Result<Content> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use aileron_executor::offline::literals::map_to_json;
-    use aileron_executor::offline::task_file;
+    use aileron_preview::literals::map_to_json;
+    use aileron_preview::task_file;
     use prost::Message;
     use serde_json::json;
 

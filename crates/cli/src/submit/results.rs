@@ -1,8 +1,8 @@
 //! What a task left behind, for people and programs.
 
-use aileron_executor::offline::literals::{declared_outputs, map_to_json};
 use aileron_executor::storage::outputs::{OutputsError, read_error};
 use aileron_idl::flyteidl2::core::{ExecutionError, LiteralMap};
+use aileron_preview::literals::{declared_outputs, map_to_json};
 use anyhow::Context;
 use kube::Client;
 use prost::Message;

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aileron_executor::error_text::chain;
-use aileron_executor::offline::read::{self, ReadError};
+use aileron_machinery::error_text::chain;
+use aileron_preview::read::{self, ReadError};
 use anyhow::Context;
 use prost::Message;
 use serde_json::Value;

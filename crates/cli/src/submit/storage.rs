@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aileron_executor::config::Config;
-use aileron_executor::run::storage_settings;
+use aileron_config::Config;
+use aileron_executor::assembly::storage_settings;
 use aileron_executor::storage::{Backend, BlobStore, Location, ObjectStores, StorageSettings};
 use anyhow::{Context, bail};
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! The traceback of a Python task. The SDK leaves only the last line of it in its error document; the rest is in the
 //! log of the pod, below a heap of frames that are not the user's.
 
-use aileron_executor::action::TaskAction;
+use aileron_action::TaskAction;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::LogParams;
 use kube::{Api, Client, ResourceExt};

@@ -1,6 +1,6 @@
 //! Whether a task came out as its file says.
 
-use aileron_executor::offline::task_file::{Expectation, Observed, Phase};
+use aileron_preview::task_file::{Expectation, Observed, Phase};
 
 use super::results::Finished;
 use crate::summary;

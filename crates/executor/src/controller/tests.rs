@@ -1,6 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
+use aileron_action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionSpec};
+use aileron_admission::gate::Gate;
 use aileron_idl::flyteidl2::workflow::{ActionEvent, ConditionAction};
+use aileron_kubekit::ApiError;
+use aileron_machinery::clock::SystemClock;
 use aileron_machinery::{Platform, PluginSet};
 use async_trait::async_trait;
 use k8s_openapi::ByteString;
@@ -8,19 +12,16 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use prost::Message;
 
 use super::*;
-use crate::action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionSpec};
-use crate::clock::SystemClock;
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::objects::KubeObjects;
-use crate::cluster::{Actions, ApiError, Objects, Urgency};
-use crate::events::{EventError, EventSink};
-use crate::gate::Gate;
+use crate::cluster::{Actions, Objects, Urgency};
 use crate::reconcile::Settings;
 use crate::registry::{Registry, RegistryRules};
+use crate::services::events::{EventError, EventSink};
 use crate::storage::{BlobStore, MemoryStore};
 
 /// Writes that reach the memory and nobody else.
-struct InMemory(Arc<Memory>);
+struct InMemory(Arc<ActionStore>);
 
 #[async_trait]
 impl Actions for InMemory {
@@ -56,7 +57,7 @@ impl EventSink for Nowhere {
     }
 }
 
-fn controller(memory: &Arc<Memory>, queue: &Arc<Queue>) -> Controller {
+fn controller(memory: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let writer = Writer::new(kube::Client::try_from(nowhere).unwrap());
     let objects: Arc<dyn Objects> =
@@ -123,7 +124,7 @@ fn what_only_the_look_for_safety_finds_is_counted() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     metrics::with_local_recorder(&recorder, || {
         runtime.block_on(async {
-            let (memory, queue) = (Arc::<Memory>::default(), Arc::<Queue>::default());
+            let (memory, queue) = (Arc::<ActionStore>::default(), Arc::<Queue>::default());
             let controller = controller(&memory, &queue);
             let key = ActionKey::new("ns", "gate");
             let look = async |signal: bool| {
@@ -166,7 +167,7 @@ fn waiting(reason: PendingReason, message: &str) -> Action {
     let mut object = condition("a");
     let now = Timestamp::now();
     let mut status = TaskActionStatus::default();
-    status.set_condition(crate::pending::CONDITION, true, reason.as_str(), message, now);
+    status.set_condition(aileron_action::pending::CONDITION, true, reason.as_str(), message, now);
     object.status = Some(status);
     Action::new(object, None)
 }
@@ -186,7 +187,7 @@ fn at_the_gate_only_leaving_it_is_a_find() {
 
 #[tokio::test]
 async fn a_look_that_the_gate_asks_for_is_one_for_safety() {
-    let (memory, queue) = (Arc::<Memory>::default(), Arc::<Queue>::default());
+    let (memory, queue) = (Arc::<ActionStore>::default(), Arc::<Queue>::default());
     let controller = controller(&memory, &queue);
     let waiting = waiting(PendingReason::Quota, "1 left");
     let key = ActionKey::of(&waiting.object.metadata);

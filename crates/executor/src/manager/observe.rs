@@ -1,5 +1,8 @@
 //! Reading the object of an attempt.
 
+use aileron_action::object_identity::{Claim, object_name};
+use aileron_action::pending;
+use aileron_kubekit::ApiError;
 use aileron_machinery::{
     AnyResource, ExecutionError, PhaseContext, PhaseInfo, PluginError, ReasonInfo, TaskContext, TaskInfo,
 };
@@ -7,11 +10,9 @@ use jiff::Timestamp;
 use prost::Message;
 
 use super::PluginManager;
-use super::identity::{Claim, object_name};
 use super::state::{prior, with_phase};
-use crate::cluster::{ApiError, Observed};
-use crate::gob::{ManagerPhase, PluginState};
-use crate::pending;
+use crate::cluster::Observed;
+use crate::manager::gob::{ManagerPhase, PluginState};
 use crate::storage::outputs::{TaskResult, read_result};
 
 /// A phase and what to remember of it.

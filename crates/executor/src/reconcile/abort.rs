@@ -1,12 +1,12 @@
 //! The action is being deleted: stop what runs, say so, and let it go.
 
+use aileron_action::events::abort_event;
+use aileron_action::{Action, TaskActionStatus};
 use aileron_machinery::CoreRequest;
 
 use super::drive::{StoredInputs, guarded, stored_state};
 use super::record::unless_refused;
 use super::{ReconcileError, Reconciler, Wake, has_finalizer};
-use crate::action::events::abort_event;
-use crate::action::{Action, TaskActionStatus};
 
 impl Reconciler {
     /// Abort, finalize, release the reservation, report, and only then remove our finalizer.

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use aileron_action::Action;
 use aileron_idl::flyteidl2::core::{
     CatalogCacheStatus, NodeExecutionIdentifier, TaskExecutionIdentifier, WorkflowExecutionIdentifier,
 };
+use aileron_machinery::error_text::chain;
 use aileron_machinery::{ExecutionError, ExternalResource, Phase, PhaseInfo, ReasonInfo, TaskContext, TaskInfo, code};
 use jiff::Timestamp;
 
 use super::Reconciler;
-use crate::action::Action;
-use crate::catalog::{CacheKey, CacheMetadata, CatalogError};
-use crate::error_text::chain;
+use crate::services::cache::{CacheKey, CacheMetadata, CatalogError};
 use crate::storage::StorageError;
 use crate::storage::outputs::write_outputs;
 

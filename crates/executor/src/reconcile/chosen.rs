@@ -1,10 +1,10 @@
 //! Which plugin took an action, where that does not go without saying.
 
+use aileron_action::{Action, TaskActionStatus};
 use aileron_machinery::PhaseInfo;
 use jiff::Timestamp;
 
 use super::Reconciler;
-use crate::action::{Action, TaskActionStatus};
 use crate::registry::Why;
 
 /// Type of the condition. The control plane reads other types only.

@@ -1,13 +1,13 @@
 //! Actions that wait for a signal: no plugin, no object, no finalizer, no event.
 
+use aileron_action::conditions::{condition, reason};
+use aileron_action::{Action, ErrorState, TaskActionStatus};
 use aileron_idl::flyteidl2::workflow::ConditionAction;
 use jiff::{SignedDuration, Timestamp};
 use prost::Message;
 
 use super::limits::positive;
 use super::{ReconcileError, Reconciler, Wake};
-use crate::action::conditions::{condition, reason};
-use crate::action::{Action, ErrorState, TaskActionStatus};
 use crate::cluster::Urgency;
 
 /// Code of a condition that waited too long; clients know it.

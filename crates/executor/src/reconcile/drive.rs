@@ -2,6 +2,8 @@
 
 use std::panic::AssertUnwindSafe;
 
+use aileron_action::conditions::reason;
+use aileron_action::{Action, TaskActionStatus, Template};
 use aileron_machinery::{
     CorePlugin, CoreRequest, CoreStep, ExecutionError, Phase, PhaseInfo, PluginError, StoredState, TaskContext,
     TaskData, TaskDataError, TaskInfo, code,
@@ -15,8 +17,6 @@ use super::cache::{CacheDecision, CacheStageError};
 use super::limits::{Verdict, judge, pauses_until};
 use super::patience::{Patience, patience};
 use super::{ReconcileError, Reconciler, Wake};
-use crate::action::conditions::reason;
-use crate::action::{Action, TaskActionStatus, Template};
 use crate::storage::BlobStore;
 use crate::storage::outputs::read_inputs;
 

@@ -1,13 +1,12 @@
 //! How long an attempt may wait and run, how long an action may last, and the pause before another attempt: what the
 //! author of the task said.
 
+use aileron_action::conditions::reason;
+use aileron_action::{TaskAction, TaskActionStatus};
 use aileron_idl::flyteidl2::core::TaskMetadata;
 use aileron_kubekit::duration::GoDuration;
 use aileron_machinery::{ExecutionError, PendingReason};
 use jiff::{SignedDuration, Timestamp};
-
-use crate::action::conditions::reason;
-use crate::action::{TaskAction, TaskActionStatus};
 
 /// Codes of the limits, by which the SDK chooses what to raise.
 const RAN_TOO_LONG: &str = "MAX_RUNTIME_EXCEEDED";

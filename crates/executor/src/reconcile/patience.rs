@@ -1,10 +1,9 @@
 //! How long an action may wait for something that may never come.
 
+use aileron_action::TaskActionStatus;
+use aileron_kubekit::KIND_NOT_SERVED;
 use aileron_machinery::{ExecutionError, PendingReason};
 use jiff::{SignedDuration, Timestamp};
-
-use crate::action::TaskActionStatus;
-use crate::cluster::KIND_NOT_SERVED;
 
 /// What an action that waits is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

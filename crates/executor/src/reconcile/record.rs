@@ -3,17 +3,17 @@
 //! The order matters: the control plane takes the phase of a run from the status but its outputs and errors from
 //! events, so a status that came first would show an end without its result.
 
+use aileron_action::events::{action_event, cache_status};
+use aileron_action::labels;
+use aileron_action::{Action, TaskActionStatus};
 use aileron_machinery::PhaseInfo;
+use aileron_machinery::error_text::innermost;
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::{ReconcileError, Reconciler};
-use crate::action::events::{action_event, cache_status};
-use crate::action::labels;
-use crate::action::{Action, TaskActionStatus};
 use crate::cluster::Urgency;
-use crate::error_text::innermost;
-use crate::events::EventError;
-use jiff::Timestamp;
+use crate::services::events::EventError;
 
 /// Something changed that others should hear of. What an action waits for is shown in its status alone.
 fn is_news(before: &TaskActionStatus, after: &TaskActionStatus) -> bool {

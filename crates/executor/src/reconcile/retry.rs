@@ -1,5 +1,7 @@
 //! What follows a failure: another attempt on the user's budget, a relaunch on the platform's, or the end.
 
+use aileron_action::conditions::reason;
+use aileron_action::{Action, TaskActionStatus};
 use aileron_machinery::{
     CorePlugin, CoreRequest, CoreStep, ErrorKind, ExecutionError, Pending, PendingReason, PhaseInfo, PluginError,
     TaskInfo,
@@ -10,8 +12,6 @@ use k8s_openapi::ByteString;
 use super::drive::{apply, guarded, info_of};
 use super::limits::{Over, go, limits_queue, pause_after};
 use super::{ReconcileError, Reconciler, Wake, plugin_id};
-use crate::action::conditions::reason;
-use crate::action::{Action, TaskActionStatus};
 use crate::cluster::Urgency;
 
 /// Code of an action whose platform failed too often.

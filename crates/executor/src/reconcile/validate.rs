@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use aileron_action::conditions::{condition, reason};
+use aileron_action::{Action, missing_fields};
 use aileron_machinery::CorePlugin;
 
 use super::{ReconcileError, Reconciler, Wake};
-use crate::action::conditions::{condition, reason};
-use crate::action::{Action, Template};
 use crate::cluster::Urgency;
 use crate::registry::{NoPlugin, Registry, Why};
 
@@ -51,22 +51,6 @@ pub(super) fn validate<'a>(action: &Action, registry: &'a Registry) -> Result<(&
         return Err(Invalid::MissingFields(missing));
     }
     registry.resolve(spec).map_err(|source| Invalid::NoPlugin { task_type: spec.task_type.clone(), source })
-}
-
-/// Fields that every task needs and this one does not have.
-pub(crate) fn missing_fields(action: &Action) -> Vec<&'static str> {
-    let spec = &action.object.spec;
-    let required = [
-        ("runName", spec.run_name.is_empty()),
-        ("project", spec.project.is_empty()),
-        ("domain", spec.domain.is_empty()),
-        ("actionName", spec.action_name.is_empty()),
-        ("taskType", spec.task_type.is_empty()),
-        ("taskTemplate", matches!(action.template, Template::Absent)),
-        ("inputUri", spec.input_uri.is_empty()),
-        ("runOutputBase", spec.run_output_base.is_empty()),
-    ];
-    required.into_iter().filter_map(|(name, empty)| empty.then_some(name)).collect()
 }
 
 impl Reconciler {

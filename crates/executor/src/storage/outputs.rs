@@ -2,10 +2,10 @@
 
 use aileron_idl::flyteidl2::core::{ContainerError, ErrorDocument, ExecutionError, LiteralMap};
 use aileron_idl::flyteidl2::core::{container_error, execution_error};
+use aileron_machinery::error_text::chain;
 use prost::Message;
 
 use super::{BlobStore, StorageError};
-use crate::error_text::chain;
 
 /// How a task that ran to its end came out.
 #[derive(Debug, Clone, PartialEq)]

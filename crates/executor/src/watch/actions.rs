@@ -3,16 +3,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use aileron_action::TaskAction;
+use aileron_action::labels::{TERMINATED, TERMINATION_STATUS};
+use aileron_machinery::ActionKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::Api;
 use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 
 use super::{PAGE, Sink, Synced, follow};
-use crate::action::TaskAction;
-use crate::action::labels::{TERMINATED, TERMINATION_STATUS};
-use crate::controller::memory::{ActionKey, Memory};
-use crate::controller::queue::Queue;
+use crate::caches::actions::ActionStore;
+use crate::queue::Queue;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "taskactions";
@@ -20,7 +21,7 @@ pub const NAME: &str = "taskactions";
 /// Follows all actions without the label of an ended one.
 pub async fn run(
     client: kube::Client,
-    memory: Arc<Memory>,
+    memory: Arc<ActionStore>,
     queue: Arc<Queue>,
     synced: Synced,
     cancel: CancellationToken,
@@ -33,7 +34,7 @@ pub async fn run(
 }
 
 struct Actions {
-    memory: Arc<Memory>,
+    memory: Arc<ActionStore>,
     queue: Arc<Queue>,
     listed: HashSet<ActionKey>,
     /// Those of a list that is not complete yet, which want a round, and when they were created.
@@ -90,7 +91,7 @@ mod tests {
 
     #[tokio::test]
     async fn after_a_restart_the_oldest_comes_first() {
-        let (memory, queue) = (Arc::new(Memory::default()), Arc::new(Queue::default()));
+        let (memory, queue) = (Arc::new(ActionStore::default()), Arc::new(Queue::default()));
         let listed = HashSet::new();
         let mut sink = Actions { memory: Arc::clone(&memory), queue: Arc::clone(&queue), listed, news: Vec::new() };
         sink.restarted();

@@ -6,16 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use aileron_action::labels::{TERMINATED, TERMINATION_STATUS};
+use aileron_action::{FINALIZER, TaskAction};
+use aileron_machinery::ActionKey;
 use kube::api::{Api, PartialObjectMeta};
 use kube::runtime::watcher;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{PAGE, Sink, Synced, follow};
-use crate::action::labels::{TERMINATED, TERMINATION_STATUS};
-use crate::action::{FINALIZER, TaskAction};
-use crate::controller::memory::{ActionKey, Memory};
-use crate::controller::queue::Queue;
+use crate::caches::actions::ActionStore;
+use crate::queue::Queue;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "ended-taskactions";
@@ -26,7 +27,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// Follows ended actions, and brings those that are being deleted back into the memory for their last round.
 pub async fn run(
     client: kube::Client,
-    memory: Arc<Memory>,
+    memory: Arc<ActionStore>,
     queue: Arc<Queue>,
     synced: Synced,
     cancel: CancellationToken,
@@ -44,7 +45,7 @@ pub async fn run(
 }
 
 struct Ended {
-    memory: Arc<Memory>,
+    memory: Arc<ActionStore>,
     leaving: mpsc::UnboundedSender<ActionKey>,
 }
 
@@ -69,7 +70,7 @@ impl Sink<PartialObjectMeta<TaskAction>> for Ended {
 
 async fn fetch(
     client: kube::Client,
-    memory: Arc<Memory>,
+    memory: Arc<ActionStore>,
     queue: Arc<Queue>,
     mut leaving: mpsc::UnboundedReceiver<ActionKey>,
 ) {
@@ -92,7 +93,12 @@ async fn fetch(
 }
 
 /// Fetches an action for its last round; one that is gone needs none.
-async fn bring_back(client: &kube::Client, memory: &Memory, queue: &Queue, key: &ActionKey) -> Result<(), kube::Error> {
+async fn bring_back(
+    client: &kube::Client,
+    memory: &ActionStore,
+    queue: &Queue,
+    key: &ActionKey,
+) -> Result<(), kube::Error> {
     let api: Api<TaskAction> = Api::namespaced(client.clone(), &key.namespace);
     if let Some(object) = api.get_opt(&key.name).await?
         && memory.observe(object)

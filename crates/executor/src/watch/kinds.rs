@@ -3,91 +3,23 @@
 
 mod definitions;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
-use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
+use aileron_action::plugin_choice::Served;
+use aileron_machinery::{AnyK8sPlugin, ResourceKind};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, ObjectMeta};
 
 use super::events::EventFeed;
-use super::missed::{Versions, version};
 use super::{Sink, wake_owner};
+use crate::caches::actions::ActionStore;
+use crate::caches::objects::ObjectCache;
+use crate::caches::{Place, place, version};
 use crate::cluster::kube::objects::KubeObjects;
-use crate::controller::memory::Memory;
-use crate::controller::queue::Queue;
-use crate::plugin_list::{self, Served, ServedKinds};
+use crate::queue::Queue;
 
 pub use definitions::{NAME, run};
-
-type Place = (String, String);
-
-/// The objects of all watched kinds.
-#[derive(Default)]
-pub struct ObjectCache {
-    kinds: RwLock<HashMap<ResourceKind, Kind>>,
-    served: RwLock<ServedKinds>,
-}
-
-#[derive(Default)]
-struct Kind {
-    /// The first list is complete, so what is not here is not there.
-    complete: bool,
-    objects: HashMap<Place, Arc<dyn AnyResource>>,
-    /// Versions of objects that were shown and cannot be read; they are not missed.
-    unreadable: Versions,
-}
-
-impl ObjectCache {
-    /// What is at a place.
-    pub fn get(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>> {
-        let kinds = self.read();
-        let kind = kinds.get(kind).filter(|kind| kind.complete)?;
-        kind.objects.get(&(namespace.to_owned(), name.to_owned())).cloned()
-    }
-
-    /// All objects of all kinds.
-    pub fn all(&self) -> Vec<(ResourceKind, Arc<dyn AnyResource>)> {
-        let kinds = self.read();
-        let objects = kinds.iter().flat_map(|(kind, it)| it.objects.values().map(move |object| (kind, object)));
-        objects.map(|(kind, object)| (kind.clone(), Arc::clone(object))).collect()
-    }
-
-    /// The cluster is known not to serve this kind.
-    pub fn lacks(&self, kind: &ResourceKind) -> bool {
-        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
-        plugin_list::missing(&served, kind).is_some()
-    }
-
-    /// Enters what is known about a kind. True if it was not known before that the kind is served, and now is.
-    fn learn(&self, kind: &ResourceKind, served: Served) -> bool {
-        let is_served = served == Served::Yes;
-        let mut known = self.served.write().unwrap_or_else(PoisonError::into_inner);
-        known.insert(kind.clone(), served) != Some(Served::Yes) && is_served
-    }
-
-    /// The versions of all objects of a kind, as they were shown last.
-    fn versions(&self, kind: &ResourceKind) -> Versions {
-        let kinds = self.read();
-        let Some(kind) = kinds.get(kind) else { return Versions::new() };
-        let mut versions: Versions = kind.objects.values().map(|object| version(object.metadata())).collect();
-        versions.extend(kind.unreadable.clone());
-        versions
-    }
-
-    /// The kind's first list is complete.
-    fn is_complete(&self, kind: &ResourceKind) -> bool {
-        self.read().get(kind).is_some_and(|kind| kind.complete)
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<ResourceKind, Kind>> {
-        self.kinds.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<ResourceKind, Kind>> {
-        self.kinds.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What the watches feed.
 #[derive(Clone)]
@@ -99,7 +31,7 @@ pub struct KindFeed {
     /// Woken when an object changes.
     pub queue: Arc<Queue>,
     /// Who may have waited for a kind.
-    pub memory: Arc<Memory>,
+    pub memory: Arc<ActionStore>,
     /// Events about objects, followed with their kind and forgotten with them.
     pub events: EventFeed,
     /// Told what a definition looks like, by its name.
@@ -208,8 +140,4 @@ impl Sink<DynamicObject> for KindObjects {
     fn gone(&mut self, object: DynamicObject) {
         self.drop_object(&object.metadata);
     }
-}
-
-fn place(metadata: &ObjectMeta) -> Place {
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aileron_admission::gate::Gate;
+use aileron_admission::quota::Quota;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Api, ListParams};
@@ -11,8 +13,6 @@ use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 
 use super::{PAGE, Sink, Synced, follow};
-use crate::gate::Gate;
-use crate::gate::quota::Quota;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "resourcequotas";

@@ -1,6 +1,6 @@
-//! Pod templates of the cluster, as one snapshot that builds are made from.
+//! The watch over the pod templates of the cluster.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use aileron_machinery::PodTemplates;
 use k8s_openapi::api::core::v1::PodTemplate;
@@ -9,30 +9,10 @@ use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 
 use super::{PAGE, Sink, Synced, follow};
+use crate::caches::templates::TemplateCache;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "podtemplates";
-
-/// The current snapshot.
-pub struct TemplateCache {
-    current: RwLock<Arc<PodTemplates>>,
-}
-
-impl TemplateCache {
-    /// None yet; templates that a namespace does not have are taken from the default one.
-    pub fn new(default_namespace: &str) -> Self {
-        Self { current: RwLock::new(Arc::new(PodTemplates::new(default_namespace))) }
-    }
-
-    /// The templates as they are now.
-    pub fn snapshot(&self) -> Arc<PodTemplates> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn replace(&self, templates: PodTemplates) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(templates);
-    }
-}
 
 /// Follows all pod templates.
 pub async fn run(

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aileron_executor::offline::task_file::{Expectation, Phase};
+use aileron_preview::task_file::{Expectation, Phase};
 use serde_json::Value;
 
 use crate::failure::Failure;

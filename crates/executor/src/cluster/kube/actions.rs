@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aileron_action::{Action, FINALIZER, TaskAction, TaskActionStatus};
+use aileron_kubekit::ApiError;
+use aileron_machinery::ActionKey;
 use aileron_machinery::{PendingReason, Phase};
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -15,9 +18,8 @@ use tokio::sync::Semaphore;
 use super::Writer;
 use super::requests::{at, for_metadata, unbuildable};
 use super::status_patch::merge_patch;
-use crate::action::{Action, FINALIZER, TaskAction, TaskActionStatus};
-use crate::cluster::{Actions, ApiError, Urgency};
-use crate::controller::memory::{ActionKey, Memory, ours_over};
+use crate::caches::actions::{ActionStore, ours_over};
+use crate::cluster::{Actions, Urgency};
 
 /// Who records warnings, as `kubectl describe` shows it; the same name as the Go executor's.
 const REPORTER: &str = "taskaction-controller";
@@ -41,14 +43,14 @@ const WARNINGS_UNDER_WAY: usize = 32;
 /// The actions of a real cluster.
 pub struct KubeActions {
     writer: Writer,
-    memory: Arc<Memory>,
+    memory: Arc<ActionStore>,
     recorder: Recorder,
     warnings: Arc<Semaphore>,
 }
 
 impl KubeActions {
     /// Writes with this client, remembering there.
-    pub fn new(writer: Writer, memory: Arc<Memory>) -> Self {
+    pub fn new(writer: Writer, memory: Arc<ActionStore>) -> Self {
         let reporter = Reporter { controller: REPORTER.into(), instance: None };
         let recorder = Recorder::new(writer.client().clone(), reporter);
         Self { writer, memory, recorder, warnings: Arc::new(Semaphore::new(WARNINGS_UNDER_WAY)) }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use aileron_kubekit::ApiError;
 use aileron_machinery::config::K8sConfig;
+use aileron_machinery::jitter::random;
 use kube::api::{GetParams, ObjectMeta, Patch, PatchParams};
 use kube::core::request::Request;
 use serde_json::json;
 
 use super::Writer;
 use super::requests::{for_metadata, unbuildable};
-use crate::cluster::ApiError;
-use crate::jitter::random;
 
 /// The random part of a pause; Flyte 1's.
 const JITTER: f64 = 0.1;

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use aileron_action::pending::ObjectEvent;
+use aileron_kubekit::ApiError;
 use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -16,10 +18,10 @@ use serde_json::{Value, json};
 use super::Writer;
 use super::finalizer::{Persistence, take_off};
 use super::requests::{answered, at, for_metadata, read, unbuildable};
-use crate::cluster::{ApiError, IsMeant, ObjectEvent, Objects, Observed, Sent};
-use crate::watch::events::EventCache;
-use crate::watch::kinds::ObjectCache;
-use crate::watch::pods::PodCache;
+use crate::caches::events::EventCache;
+use crate::caches::objects::ObjectCache;
+use crate::caches::pods::PodCache;
+use crate::cluster::{IsMeant, Objects, Observed, Sent};
 
 /// How long a fresh object may be missing from the cache before the server itself is asked.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(30);

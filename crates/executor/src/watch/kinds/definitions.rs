@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use aileron_action::metadata::MANAGED_LABEL;
+use aileron_action::plugin_choice::Served;
 use aileron_machinery::{AnyK8sPlugin, ResourceKind};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PartialObjectMeta};
@@ -12,8 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{KindFeed, KindObjects, Observer};
-use crate::action::metadata::MANAGED_LABEL;
-use crate::plugin_list::{Served, served_kinds};
+use crate::registry::served::served_kinds;
 use crate::watch::events::follow_kind;
 use crate::watch::missed::until_missed;
 use crate::watch::{PAGE, Sink, Synced, follow};

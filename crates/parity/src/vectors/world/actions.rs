@@ -1,7 +1,8 @@
 //! The action itself.
 
-use aileron_executor::action::{Action, FINALIZER, TaskAction, TaskActionStatus};
-use aileron_executor::cluster::{Actions, ApiError, Urgency};
+use aileron_action::{Action, FINALIZER, TaskAction, TaskActionStatus};
+use aileron_executor::cluster::{Actions, Urgency};
+use aileron_kubekit::ApiError;
 use async_trait::async_trait;
 
 use super::{Key, State, World, not_found};

@@ -1,0 +1,31 @@
+//! What the executor knows of the cluster, kept in memory: actions, pods, other objects, events and pod templates.
+//!
+//! The watches fill the caches. Reading them costs no request.
+
+pub mod actions;
+pub mod events;
+pub mod objects;
+pub mod pods;
+pub mod readiness;
+pub mod templates;
+
+use std::collections::HashMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// Namespace and name of an object.
+pub(crate) type Place = (String, String);
+
+/// The resource version of each object, by its place.
+pub(crate) type Versions = HashMap<Place, u64>;
+
+/// The namespace and name of an object.
+pub(crate) fn place(metadata: &ObjectMeta) -> Place {
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// The place and the resource version of an object. A version that is not a number counts as 0, the oldest.
+pub(crate) fn version(metadata: &ObjectMeta) -> (Place, u64) {
+    let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+    (place(metadata), version.unwrap_or_default())
+}
