@@ -10,8 +10,43 @@ pub mod readiness;
 pub mod templates;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use self::actions::ActionStore;
+use self::events::EventCache;
+use self::objects::ObjectCache;
+use self::pods::PodCache;
+use self::templates::TemplateCache;
+
+/// All caches of the process. Clones share them.
+#[derive(Clone)]
+pub struct Caches {
+    /// Actions that have not ended.
+    pub actions: Arc<ActionStore>,
+    /// Pods of tasks.
+    pub pods: Arc<PodCache>,
+    /// Other objects of tasks.
+    pub objects: Arc<ObjectCache>,
+    /// Kubernetes events about pods and other objects of tasks.
+    pub events: Arc<EventCache>,
+    /// Pod templates.
+    pub pod_templates: Arc<TemplateCache>,
+}
+
+impl Caches {
+    /// Empty caches. Pod templates that a namespace does not have are taken from the executor's namespace.
+    pub fn new(executor_namespace: &str) -> Self {
+        Self {
+            actions: Arc::default(),
+            pods: Arc::default(),
+            objects: Arc::default(),
+            events: Arc::default(),
+            pod_templates: Arc::new(TemplateCache::new(executor_namespace)),
+        }
+    }
+}
 
 /// Namespace and name of an object.
 pub(crate) type Place = (String, String);

@@ -10,17 +10,14 @@ use aileron_admission::pools::{Claim, Pools, TokenStore};
 use aileron_kubekit::ApiError;
 use aileron_machinery::ActionKey;
 use async_trait::async_trait;
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
 use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 
-use crate::caches::actions::ActionStore;
 use crate::cluster::kube::requests::api_error;
-use crate::queue::Queue;
-use crate::watch::{PAGE, Sink, Synced, follow};
+use crate::watch::{PAGE, Sink, WatchContext};
 
 /// The name of the watch in readiness and metrics.
 pub const NAME: &str = "pool-tokens";
@@ -30,8 +27,8 @@ const POOL_LABEL: &str = "flyte.org/pool";
 const PROJECT_LABEL: &str = "flyte.org/pool-project";
 const DOMAIN_LABEL: &str = "flyte.org/pool-domain";
 
-/// How often tokens of actions that are no longer at work are given back. It costs no request as long as there is none.
-const GIVE_BACK_EVERY: Duration = Duration::from_millis(500);
+/// Time between two checks for tokens of ended actions. A check without such a token sends no request, so it can be frequent.
+const RETURN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Tokens behind a client.
 pub struct KubeTokens {
@@ -139,31 +136,25 @@ fn token(metadata: &ObjectMeta) -> Option<(String, Token)> {
     Some((label(POOL_LABEL)?, token))
 }
 
-/// Follows all tokens; whoever waits for one is woken when one is free.
-pub async fn run(
-    client: kube::Client,
-    pools: Arc<Pools>,
-    queue: Arc<Queue>,
-    synced: Synced,
-    cancel: CancellationToken,
-) {
-    let api: Api<Lease> = Api::all(client);
+/// Follows all tokens, and wakes the actions that can take a token when one is free.
+pub async fn watch(cx: WatchContext, pools: Arc<Pools>) {
+    let api: Api<Lease> = Api::all(cx.client.clone());
     let config = watcher::Config::default().labels(POOL_LABEL).page_size(PAGE);
-    let sink = Tokens { pools, queue, listed: HashSet::new() };
-    follow(NAME, watcher(api, config), sink, synced, cancel).await;
+    let sink = Tokens { pools, cx: cx.clone(), listed: HashSet::new() };
+    cx.follow(NAME, watcher(api, config), sink).await;
 }
 
 struct Tokens {
     pools: Arc<Pools>,
-    queue: Arc<Queue>,
+    cx: WatchContext,
     listed: HashSet<(String, ActionKey)>,
 }
 
 impl Tokens {
     fn free(&self, pool: &str, holder: &ActionKey) {
         self.pools.gone(pool, holder);
-        for key in self.pools.next(pool, Timestamp::now()) {
-            self.queue.wake(&key);
+        for key in self.pools.next(pool, self.cx.clock.now()) {
+            self.cx.queue.wake(&key);
         }
     }
 }
@@ -195,44 +186,38 @@ impl Sink<Lease> for Tokens {
     }
 }
 
-/// Gives back the tokens of actions that are no longer at work, also of those that ended before a restart; forgets who no
-/// longer waits, and calls whose turn that makes it.
-pub async fn give_back(
-    client: kube::Client,
-    pools: Arc<Pools>,
-    memory: Arc<ActionStore>,
-    queue: Arc<Queue>,
-    cancel: CancellationToken,
-) {
+/// Returns the tokens of actions that have ended, also of those that ended before a restart. Drops waiting actions that
+/// have ended, and wakes the actions that can take a token.
+pub async fn return_tokens(cx: WatchContext, pools: Arc<Pools>, cancel: CancellationToken) {
     if pools.is_empty() {
         return;
     }
-    let store = KubeTokens::new(client.clone());
-    let mut met = BTreeSet::new();
-    while cancel.run_until_cancelled(tokio::time::sleep(GIVE_BACK_EVERY)).await.is_some() {
-        let at_work = |key: &ActionKey| memory.get(key).is_some_and(|action| !action.status().is_terminal());
+    let store = KubeTokens::new(cx.client.clone());
+    let mut known = BTreeSet::new();
+    while cancel.run_until_cancelled(tokio::time::sleep(RETURN_INTERVAL)).await.is_some() {
+        let is_running = |key: &ActionKey| cx.caches.actions.get(key).is_some_and(|it| !it.status().is_terminal());
         let holders = pools.holders();
-        met.retain(|key| holders.iter().any(|(_, holder)| holder == key));
+        known.retain(|key| holders.iter().any(|(_, holder)| holder == key));
         for (pool, holder) in holders {
-            if at_work(&holder) {
-                met.insert(holder);
+            if is_running(&holder) {
+                known.insert(holder);
                 continue;
             }
-            let returned = match is_at_work(&client, &holder, met.contains(&holder)).await {
+            let returned = match is_running_elsewhere(&cx.client, &holder, known.contains(&holder)).await {
                 Ok(true) => continue,
                 Ok(false) => store.delete(&pool, &holder).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = returned {
-                tracing::warn!(pool, name = %holder.name, %error, "a token could not be given back; trying again");
+                tracing::warn!(pool, name = %holder.name, %error, "failed to return a token; trying again");
             }
         }
         for (pool, (held, waiting)) in pools.counts() {
-            for key in pools.waiting(&pool).iter().filter(|key| !at_work(key)) {
+            for key in pools.waiting(&pool).iter().filter(|key| !is_running(key)) {
                 pools.leave(key);
             }
-            for key in pools.next(&pool, Timestamp::now()) {
-                queue.wake(&key);
+            for key in pools.next(&pool, cx.clock.now()) {
+                cx.queue.wake(&key);
             }
             metrics::gauge!("aileron_pool_tokens", "pool" => pool.clone()).set(held as f64);
             metrics::gauge!("aileron_pool_waiting", "pool" => pool).set(waiting as f64);
@@ -240,10 +225,10 @@ pub async fn give_back(
     }
 }
 
-/// Whether an action that we do not know to be at work is so nevertheless. One that we have met has ended; of one that we
-/// never met another executor may have told nobody but the server.
-async fn is_at_work(client: &kube::Client, key: &ActionKey, met: bool) -> Result<bool, ApiError> {
-    if met {
+/// Whether an action that is not in the store is running nevertheless. An action that was in the store before
+/// (`was_known`) has ended. An action that never was may belong to another executor, so the API server is asked.
+async fn is_running_elsewhere(client: &kube::Client, key: &ActionKey, was_known: bool) -> Result<bool, ApiError> {
+    if was_known {
         return Ok(false);
     }
     let actions: Api<TaskAction> = Api::namespaced(client.clone(), &key.namespace);

@@ -353,26 +353,30 @@ pub fn ours_over(mut ours: TaskActionStatus, server: &TaskActionStatus) -> TaskA
     ours
 }
 
-/// The actions that an object may have been made for.
-///
-/// A pod that an operator made belongs to the operator's object, but bears the labels of the run and the action. Of an
-/// action that is not known, they are all there is to guess its name from. And where owner references are switched off,
-/// an object of ours is named after its action and attempt.
-pub(crate) fn actions_of(memory: &ActionStore, metadata: &ObjectMeta) -> Vec<ActionKey> {
-    let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    if let Some(owner) = owners.iter().find(|owner| owner.kind == "TaskAction") {
-        return vec![ActionKey::new(namespace, &owner.name)];
+impl ActionStore {
+    /// The actions that an object may have been made for.
+    ///
+    /// The owner reference names the action of an object that the executor made. A pod that an operator made belongs to
+    /// the operator's object, but carries the labels of the run and the action. If no stored action has these labels, the
+    /// name of the action is derived from the labels. Where owner references are switched off, the name of an object is
+    /// that of its action followed by the attempt.
+    pub(crate) fn actions_of(&self, metadata: &ObjectMeta) -> Vec<ActionKey> {
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let owners = metadata.owner_references.as_deref().unwrap_or_default();
+        if let Some(owner) = owners.iter().find(|owner| owner.kind == "TaskAction") {
+            return vec![ActionKey::new(namespace, &owner.name)];
+        }
+        let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key));
+        let labels = label("run").zip(label("action"));
+        let known = labels.map(|(run, action)| self.labelled(namespace, run, action)).unwrap_or_default();
+        if !known.is_empty() {
+            return known;
+        }
+        let labelled = labels.map(|(run, action)| format!("{run}-{action}"));
+        let name = metadata.name.as_deref();
+        let named = name.and_then(|name| name.rsplit_once('-')).map(|(action, _)| action.to_owned());
+        labelled.into_iter().chain(named).map(|name| ActionKey::new(namespace, &name)).collect()
     }
-    let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key));
-    let labels = label("run").zip(label("action"));
-    let known = labels.map(|(run, action)| memory.labelled(namespace, run, action)).unwrap_or_default();
-    if !known.is_empty() {
-        return known;
-    }
-    let labelled = labels.map(|(run, action)| format!("{run}-{action}"));
-    let named = metadata.name.as_deref().and_then(|name| name.rsplit_once('-')).map(|(action, _)| action.to_owned());
-    labelled.into_iter().chain(named).map(|name| ActionKey::new(namespace, &name)).collect()
 }
 
 #[cfg(test)]
@@ -570,7 +574,7 @@ mod tests {
         root.spec.run_name = "r2".into();
         root.spec.action_name = "r2".into();
         memory.observe(root);
-        actions_of(&memory, &metadata).into_iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
+        memory.actions_of(&metadata).into_iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
     }
 
     #[test]

@@ -4,15 +4,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use aileron_machinery::PodTemplates;
 
-/// The current snapshot.
+/// The pod templates of the cluster.
 pub struct TemplateCache {
+    default_namespace: String,
     current: RwLock<Arc<PodTemplates>>,
 }
 
 impl TemplateCache {
-    /// None yet; templates that a namespace does not have are taken from the default one.
+    /// No templates yet. Templates that a namespace does not have are taken from the default namespace.
     pub fn new(default_namespace: &str) -> Self {
-        Self { current: RwLock::new(Arc::new(PodTemplates::new(default_namespace))) }
+        let current = RwLock::new(Arc::new(PodTemplates::new(default_namespace)));
+        Self { default_namespace: default_namespace.to_owned(), current }
+    }
+
+    /// A set without templates, with the same default namespace.
+    pub(crate) fn emptied(&self) -> PodTemplates {
+        PodTemplates::new(&self.default_namespace)
     }
 
     /// The templates as they are now.

@@ -1,10 +1,12 @@
 //! Collecting actions that ended long enough ago.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aileron_action::TaskAction;
 use aileron_action::labels::{COMPLETED_TIME, TERMINATED, TERMINATION_STATUS, completed_time};
+use aileron_machinery::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DeleteParams, ListParams};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +29,13 @@ pub fn expired(labels: &BTreeMap<String, String>, max_ttl: SignedDuration, now: 
 }
 
 /// Deletes expired actions, now and then every `interval`, until cancelled.
-pub async fn run(client: kube::Client, interval: Duration, max_ttl: SignedDuration, cancel: CancellationToken) {
+pub async fn run(
+    client: kube::Client,
+    clock: Arc<dyn Clock>,
+    interval: Duration,
+    max_ttl: SignedDuration,
+    cancel: CancellationToken,
+) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -37,7 +45,7 @@ pub async fn run(client: kube::Client, interval: Duration, max_ttl: SignedDurati
         }
         let swept = tokio::select! {
             () = cancel.cancelled() => return,
-            swept = sweep(&client, max_ttl, Timestamp::now()) => swept,
+            swept = sweep(&client, max_ttl, clock.now()) => swept,
         };
         match swept {
             Ok(0) => {}

@@ -7,10 +7,7 @@ use aileron_machinery::{AnyResource, ResourceKind};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ObjectMeta;
 
-use crate::caches::actions::ActionStore;
-use crate::caches::actions::actions_of;
-use crate::caches::objects::ObjectCache;
-use crate::caches::pods::PodCache;
+use crate::caches::Caches;
 use crate::registry::Registry;
 
 /// Where several plugins make a kind and the action has ended, nobody knows any more which of them it was.
@@ -25,33 +22,26 @@ struct Group {
 }
 
 /// Counts objects.
-pub struct Monitor {
-    memory: Arc<ActionStore>,
-    pods: Arc<PodCache>,
-    others: Arc<ObjectCache>,
+pub struct ObjectCounts {
+    caches: Caches,
     registry: Arc<Registry>,
     shown: BTreeSet<Group>,
 }
 
-impl Monitor {
+impl ObjectCounts {
     /// Counts what these caches show.
-    pub fn new(
-        memory: Arc<ActionStore>,
-        pods: Arc<PodCache>,
-        others: Arc<ObjectCache>,
-        registry: Arc<Registry>,
-    ) -> Self {
-        Self { memory, pods, others, registry, shown: BTreeSet::new() }
+    pub fn new(caches: Caches, registry: Arc<Registry>) -> Self {
+        Self { caches, registry, shown: BTreeSet::new() }
     }
 
     /// Counts, and sets the gauges.
     pub fn measure(&mut self) {
         let pod = ResourceKind::of::<Pod>();
-        let pods = self.pods.all();
+        let pods = self.caches.pods.all();
         metrics::gauge!("aileron_pods").set(pods.len() as f64);
         let pods = pods.into_iter().map(|object| (pod.clone(), object as Arc<dyn AnyResource>));
         let mut counts: BTreeMap<Group, usize> = BTreeMap::new();
-        for (kind, object) in pods.chain(self.others.all()) {
+        for (kind, object) in pods.chain(self.caches.objects.all()) {
             let metadata = object.metadata();
             let group = Group {
                 plugin: self.plugin(&kind, metadata),
@@ -68,7 +58,7 @@ impl Monitor {
     }
 
     fn plugin(&self, kind: &ResourceKind, metadata: &ObjectMeta) -> &'static str {
-        let action = actions_of(&self.memory, metadata).iter().find_map(|key| self.memory.get(key));
+        let action = self.caches.actions.actions_of(metadata).iter().find_map(|key| self.caches.actions.get(key));
         if let Some((plugin, _)) = action.and_then(|action| self.registry.resolve(&action.object.spec).ok()) {
             return plugin.entry().id;
         }

@@ -12,6 +12,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use prost::Message;
 
 use super::*;
+use crate::caches::Caches;
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::objects::KubeObjects;
 use crate::cluster::{Actions, Objects, Urgency};
@@ -60,8 +61,7 @@ impl EventSink for Nowhere {
 fn controller(memory: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let writer = Writer::new(kube::Client::try_from(nowhere).unwrap());
-    let objects: Arc<dyn Objects> =
-        Arc::new(KubeObjects::new(writer.clone(), Arc::default(), Arc::default(), Arc::default()));
+    let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer.clone(), Caches::new("flyte")));
     let store: Arc<dyn BlobStore> = Arc::new(MemoryStore::new());
     let rules = RegistryRules::default();
     let registry =

@@ -9,19 +9,13 @@ use std::time::{Duration, Instant};
 
 use aileron_action::pending::ObjectEvent;
 use aileron_machinery::{ActionKey, AnyResource, ResourceKind};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::Api;
 use kube::runtime::watcher;
-use tokio_util::sync::CancellationToken;
 
-use super::{PAGE, Sink, Synced, follow};
-use crate::caches::actions::{ActionStore, actions_of};
-use crate::caches::events::{About, EventCache};
-use crate::caches::objects::ObjectCache;
-use crate::caches::pods::PodCache;
-use crate::queue::Queue;
+use super::{PAGE, Sink, WatchContext};
+use crate::caches::events::About;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "events";
@@ -30,59 +24,37 @@ pub const NAME: &str = "events";
 /// it gets one, after a moment in which its siblings arrive.
 const WARNING_DELAY: Duration = Duration::from_secs(1);
 
-/// What the event watches feed and look at.
-#[derive(Clone)]
-pub struct EventFeed {
-    /// The cache.
-    pub events: Arc<EventCache>,
-    /// To know which pods are ours.
-    pub pods: Arc<PodCache>,
-    /// To know which other objects are ours.
-    pub others: Arc<ObjectCache>,
-    /// To know which objects will be ours.
-    pub memory: Arc<ActionStore>,
-    /// Woken by warnings.
-    pub queue: Arc<Queue>,
-}
-
 /// Follows events about pods.
-pub async fn run(client: kube::Client, feed: EventFeed, synced: Synced, cancel: CancellationToken) {
-    follow_kind(NAME, client, ResourceKind::of::<Pod>(), feed, synced, cancel).await;
+pub async fn run(cx: WatchContext) {
+    follow_kind(NAME, cx, ResourceKind::of::<Pod>()).await;
 }
 
 /// Follows events about objects of one kind.
-pub(super) async fn follow_kind(
-    name: &'static str,
-    client: kube::Client,
-    kind: ResourceKind,
-    feed: EventFeed,
-    synced: Synced,
-    cancel: CancellationToken,
-) {
-    let api: Api<Event> = Api::all(client);
+pub(super) async fn follow_kind(name: &'static str, cx: WatchContext, kind: ResourceKind) {
+    let api: Api<Event> = Api::all(cx.client.clone());
     let config = watcher::Config::default().fields(&format!("regarding.kind={}", kind.kind)).page_size(PAGE);
-    let sink = Events { kind, feed, listed: HashMap::new() };
-    follow(name, watcher(api, config), sink, synced, cancel).await;
+    let sink = Events { kind, cx: cx.clone(), listed: HashMap::new() };
+    cx.follow(name, watcher(api, config), sink).await;
 }
 
 struct Events {
     kind: ResourceKind,
-    feed: EventFeed,
+    cx: WatchContext,
     listed: HashMap<About, HashSet<String>>,
 }
 
 impl Events {
     /// The action that an object is for, if it is for one.
     fn action_of(&self, namespace: &str, name: &str) -> Option<ActionKey> {
-        let seen = match self.feed.pods.get(namespace, name) {
+        let seen = match self.cx.caches.pods.get(namespace, name) {
             Some(pod) if self.kind == ResourceKind::of::<Pod>() => Some(pod as Arc<dyn AnyResource>),
-            _ => self.feed.others.get(&self.kind, namespace, name),
+            _ => self.cx.caches.objects.get(&self.kind, namespace, name),
         };
         // Most objects are named after their action and attempt, so the action is known before the object is seen.
         let named = || name.rsplit_once('-').map(|(action, _)| ActionKey::new(namespace, action));
         match seen {
-            Some(object) => actions_of(&self.feed.memory, object.metadata()).into_iter().next(),
-            None => named().filter(|key| self.feed.memory.get(key).is_some()),
+            Some(object) => self.cx.caches.actions.actions_of(object.metadata()).into_iter().next(),
+            None => named().filter(|key| self.cx.caches.actions.get(key).is_some()),
         }
     }
 }
@@ -92,7 +64,7 @@ impl Sink<Event> for Events {
         let Some(regarding) = event.regarding else { return };
         let (Some(namespace), Some(name)) = (regarding.namespace, regarding.name) else { return };
         let Some(action) = self.action_of(&namespace, &name) else { return };
-        let now = Timestamp::now();
+        let now = self.cx.clock.now();
         let recorded = ObjectEvent {
             message: event.note.unwrap_or_default(),
             created_at: event.metadata.creation_timestamp.map_or(now, |time| time.0),
@@ -103,9 +75,9 @@ impl Sink<Event> for Events {
         if listed {
             self.listed.entry(about.clone()).or_default().insert(id.clone());
         }
-        let is_new = self.feed.events.insert(about, id, recorded);
+        let is_new = self.cx.caches.events.insert(about, id, recorded);
         if is_new && !listed && event.type_.as_deref() == Some("Warning") {
-            self.feed.queue.wake_at(&action, Instant::now() + WARNING_DELAY);
+            self.cx.queue.wake_at(&action, Instant::now() + WARNING_DELAY);
         }
     }
 
@@ -114,19 +86,21 @@ impl Sink<Event> for Events {
     }
 
     fn listed(&mut self) {
-        self.feed.events.retain(&self.kind.kind, &std::mem::take(&mut self.listed));
+        self.cx.caches.events.retain(&self.kind.kind, &std::mem::take(&mut self.listed));
     }
 
     fn gone(&mut self, event: Event) {
         let Some(regarding) = event.regarding else { return };
         let (namespace, name) = (regarding.namespace.unwrap_or_default(), regarding.name.unwrap_or_default());
         let about = (self.kind.kind.to_string(), namespace, name);
-        self.feed.events.remove(&about, &event.metadata.name.unwrap_or_default());
+        self.cx.caches.events.remove(&about, &event.metadata.name.unwrap_or_default());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
     use crate::caches::events::about;
 
@@ -136,18 +110,11 @@ mod tests {
     }
 
     fn sink(kind: ResourceKind) -> Events {
-        let memory = ActionStore::default();
+        let cx = WatchContext::for_tests();
         let action = serde_json::json!({"apiVersion": "flyte.org/v1", "kind": "TaskAction",
             "metadata": {"name": "r-a0", "namespace": "ns", "resourceVersion": "1"}, "spec": {}});
-        memory.observe(serde_json::from_value(action).expect("an action"));
-        let feed = EventFeed {
-            events: Arc::default(),
-            pods: Arc::default(),
-            others: Arc::default(),
-            memory: memory.into(),
-            queue: Arc::default(),
-        };
-        Events { kind, feed, listed: HashMap::new() }
+        cx.caches.actions.observe(serde_json::from_value(action).expect("an action"));
+        Events { kind, cx, listed: HashMap::new() }
     }
 
     fn ray() -> ResourceKind {
@@ -171,8 +138,8 @@ mod tests {
         }
         // About an object that went before its event came: nothing else will ever free this one.
         sink.seen(said("r-a0-1", 0), false);
-        sink.feed.events.insert(about("Pod", "ns", "r-a0-0"), "1".into(), event(1, 1));
-        let kept = |sink: &Events, name: &str| sink.feed.events.since("RayJob", "ns", name, None, None).len();
+        sink.cx.caches.events.insert(about("Pod", "ns", "r-a0-0"), "1".into(), event(1, 1));
+        let kept = |sink: &Events, name: &str| sink.cx.caches.events.since("RayJob", "ns", name, None, None).len();
         assert_eq!((kept(&sink, "r-a0-0"), kept(&sink, "r-a0-1")), (3, 1));
         sink.restarted();
         sink.seen(said("r-a0-0", 1), true);
@@ -180,7 +147,7 @@ mod tests {
         sink.listed();
         assert_eq!((kept(&sink, "r-a0-0"), kept(&sink, "r-a0-1")), (2, 0));
         assert_eq!(
-            sink.feed.events.since("Pod", "ns", "r-a0-0", None, None).len(),
+            sink.cx.caches.events.since("Pod", "ns", "r-a0-0", None, None).len(),
             1,
             "another watch tells of this one"
         );
@@ -189,9 +156,9 @@ mod tests {
         sink.seen(said("r-a0-0", 1), true);
         sink.restarted();
         sink.listed();
-        assert_eq!(sink.feed.events.lock().len(), 1);
-        sink.feed.events.forget_kind("Pod");
-        assert!(sink.feed.events.lock().is_empty());
+        assert_eq!(sink.cx.caches.events.lock().len(), 1);
+        sink.cx.caches.events.forget_kind("Pod");
+        assert!(sink.cx.caches.events.lock().is_empty());
     }
 
     #[test]
@@ -199,9 +166,9 @@ mod tests {
         let mut sink = sink(ray());
         sink.seen(said("r-a0-0", 1), false);
         sink.seen(said("stranger-0", 1), false);
-        assert_eq!(sink.feed.events.since("RayJob", "ns", "r-a0-0", None, None).len(), 1);
-        assert_eq!(sink.feed.events.lock().len(), 1);
+        assert_eq!(sink.cx.caches.events.since("RayJob", "ns", "r-a0-0", None, None).len(), 1);
+        assert_eq!(sink.cx.caches.events.lock().len(), 1);
         sink.gone(said("r-a0-0", 1));
-        assert!(sink.feed.events.lock().is_empty());
+        assert!(sink.cx.caches.events.lock().is_empty());
     }
 }

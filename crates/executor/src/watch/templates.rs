@@ -6,31 +6,24 @@ use aileron_machinery::PodTemplates;
 use k8s_openapi::api::core::v1::PodTemplate;
 use kube::api::Api;
 use kube::runtime::watcher;
-use tokio_util::sync::CancellationToken;
 
-use super::{PAGE, Sink, Synced, follow};
+use super::{PAGE, Sink, WatchContext};
 use crate::caches::templates::TemplateCache;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "podtemplates";
 
 /// Follows all pod templates.
-pub async fn run(
-    client: kube::Client,
-    cache: Arc<TemplateCache>,
-    default_namespace: String,
-    synced: Synced,
-    cancel: CancellationToken,
-) {
-    let api: Api<PodTemplate> = Api::all(client);
+pub async fn run(cx: WatchContext) {
+    let api: Api<PodTemplate> = Api::all(cx.client.clone());
     let config = watcher::Config::default().page_size(PAGE);
-    let sink = Templates { cache, default_namespace, listing: None };
-    follow(NAME, watcher(api, config), sink, synced, cancel).await;
+    let sink = Templates { cache: Arc::clone(&cx.caches.pod_templates), listing: None };
+    cx.follow(NAME, watcher(api, config), sink).await;
 }
 
 struct Templates {
     cache: Arc<TemplateCache>,
-    default_namespace: String,
+    /// The templates of a list that is not complete yet.
     listing: Option<PodTemplates>,
 }
 
@@ -48,7 +41,7 @@ impl Sink<PodTemplate> for Templates {
     }
 
     fn restarted(&mut self) {
-        self.listing = Some(PodTemplates::new(self.default_namespace.clone()));
+        self.listing = Some(self.cache.emptied());
     }
 
     fn listed(&mut self) {
