@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("aileron-plugins", &["aileron-machinery", "aileron-kubekit", "aileron-idl"]),
     ("aileron-executor", &["aileron-plugins", "aileron-machinery", "aileron-kubekit", "aileron-idl"]),
     ("aileron-sandbox", &["aileron-kubekit"]),
+    ("aileron-flyte-local", &["aileron-idl"]),
     (
         "aileron",
         &[
@@ -22,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "aileron-kubekit",
             "aileron-idl",
             "aileron-sandbox",
+            "aileron-flyte-local",
         ],
     ),
     (
@@ -34,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "aileron-kubekit",
             "aileron-idl",
             "aileron-sandbox",
+            "aileron-flyte-local",
         ],
     ),
 ];
