@@ -18,8 +18,8 @@ use crate::process::signals::SignalReceiver;
 use changes::{Change, Scope};
 pub use tracked::ObservedState;
 use tracked::{Key, TrackedActions};
+pub use view::ProgressTarget;
 use view::ProgressView;
-pub use view::Target;
 
 /// A live table is redrawn this often, so that its durations advance.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
@@ -31,7 +31,7 @@ const WATCH_FAILURE_TIMEOUT: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug, Default)]
 pub struct FollowOptions {
     /// Where progress is shown.
-    pub target: Target,
+    pub target: ProgressTarget,
     /// Following ends after this time. Without it, following ends when all actions have ended.
     pub timeout: Option<Duration>,
     /// True if a signal ends only the following and not the actions. If false, the caller handles signals.
@@ -107,7 +107,7 @@ pub async fn follow(
 pub async fn watch(client: &Client, options: WatchOptions) -> anyhow::Result<()> {
     let WatchOptions { namespace, selector, names, json } = options;
     let mut tracked = TrackedActions::any(names);
-    let mut view = if json { ProgressView::json() } else { ProgressView::new(Target::Stdout) };
+    let mut view = if json { ProgressView::json() } else { ProgressView::new(ProgressTarget::Stdout) };
     let mut changes = changes::watch(client, vec![Scope { namespace, selector }]);
     let mut failing_since = None;
     let mut redraw = tokio::time::interval(REDRAW_INTERVAL);

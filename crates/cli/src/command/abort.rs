@@ -1,4 +1,4 @@
-//! `aileron abort`.
+//! `aileron abort`: aborts actions by deleting them.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `aileron config`.
+//! `aileron config`: checks, documents and shows the configuration.
 
 use aileron_executor::config::explain::{Selection, located};
 use aileron_executor::config::{self, Config, Sources};

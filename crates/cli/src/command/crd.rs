@@ -1,4 +1,4 @@
-//! `aileron crd`.
+//! `aileron crd`: prints the CustomResourceDefinition of TaskAction.
 
 use aileron_executor::action::crd::crd;
 use anyhow::Context;

@@ -1,4 +1,4 @@
-//! `aileron demo`.
+//! `aileron demo`: runs example tasks in a temporary sandbox and compares how they end with their files.
 
 mod report;
 mod tasks;
@@ -13,7 +13,7 @@ use crate::action::{Phase, Summary, plain_message, split_words};
 use crate::arguments::DemoArguments;
 use crate::display::{duration, output};
 use crate::failure::{EXIT_FAILED, Failure};
-use crate::follow::{FollowOptions, Followed, Target, follow};
+use crate::follow::{FollowOptions, Followed, ProgressTarget, follow};
 use crate::process::signals::SignalReceiver;
 use crate::process::threads::start_runtime;
 use crate::program::Program;
@@ -114,8 +114,12 @@ async fn run_tasks(
     let requests = tasks.iter().flat_map(|task| &task.plan.requests);
     let keys: Vec<_> =
         requests.map(|request| (request.namespace.clone(), request.name.clone().unwrap_or_default())).collect();
-    let following =
-        FollowOptions { target: Target::Stdout, timeout: Some(TIMEOUT), stop_on_signal: false, created_later: true };
+    let following = FollowOptions {
+        target: ProgressTarget::Stdout,
+        timeout: Some(TIMEOUT),
+        stop_on_signal: false,
+        created_later: true,
+    };
     // Follow the tasks while they are submitted: the first ones may end before the last ones are submitted.
     let (followed, started) =
         tokio::try_join!(async { Ok::<_, Failure>(follow(client, &keys, following).await?) }, async {

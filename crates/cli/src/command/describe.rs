@@ -1,4 +1,4 @@
-//! `aileron describe`.
+//! `aileron describe`: shows everything that is known about an action.
 
 mod text;
 

@@ -1,4 +1,4 @@
-//! `aileron explain`.
+//! `aileron explain`: shows for each field of an object where its value comes from.
 
 use aileron_executor::explain::{Explanation, Field, Lost, Source, explain as explain_object};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! `aileron get`.
+//! `aileron get`: lists actions, or watches them.
 
 use aileron_executor::action::TaskAction;
 use jiff::Timestamp;

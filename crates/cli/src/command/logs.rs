@@ -1,4 +1,4 @@
-//! `aileron logs`.
+//! `aileron logs`: prints the logs of an action's containers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

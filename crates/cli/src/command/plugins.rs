@@ -1,4 +1,4 @@
-//! `aileron plugins`.
+//! `aileron plugins`: lists the plugins and whether the cluster serves their kinds.
 
 use std::time::Duration;
 

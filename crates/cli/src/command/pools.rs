@@ -1,4 +1,4 @@
-//! `aileron pools`.
+//! `aileron pools`: lists the token pools and the tasks that hold or wait for their tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
 

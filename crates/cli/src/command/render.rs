@@ -1,4 +1,4 @@
-//! `aileron render`.
+//! `aileron render`: prints the object that the executor would create for a task.
 
 use std::io::Read;
 use std::path::Path;

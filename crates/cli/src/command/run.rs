@@ -1,4 +1,4 @@
-//! `aileron run`.
+//! `aileron run`: runs the executor until a signal stops it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{IsTerminal, stderr};

@@ -1,4 +1,4 @@
-//! `aileron sandbox`.
+//! `aileron sandbox`: runs a sandbox until a signal stops it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `aileron submit`.
+//! `aileron submit`: submits a task to a cluster or a sandbox, and follows it.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::configuration;
 use crate::connection::{self, Connection};
 use crate::display::output;
 use crate::failure::{EXIT_FAILED, EXIT_INTERRUPTED, Failure};
-use crate::follow::{FollowOptions, Target as ProgressTarget, follow};
+use crate::follow::{FollowOptions, ProgressTarget, follow};
 use crate::process::signals::SignalReceiver;
 use crate::process::threads::start_runtime;
 use crate::program::Program;

@@ -1,4 +1,4 @@
-//! `aileron version`.
+//! `aileron version`: prints the version.
 
 use serde_json::json;
 

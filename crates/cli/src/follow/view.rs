@@ -14,7 +14,7 @@ use crate::display::{duration, table};
 
 /// Where progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Target {
+pub enum ProgressTarget {
     /// On standard output.
     #[default]
     Stdout,
@@ -34,7 +34,7 @@ struct Terminal {
 
 /// Shows progress.
 pub struct ProgressView {
-    target: Target,
+    target: ProgressTarget,
     style: ViewStyle,
 }
 
@@ -67,11 +67,11 @@ const HEADER: [&str; 5] = ["NAME", "PHASE", "ATTEMPT", "TIME", "REASON"];
 
 impl ProgressView {
     /// A live table if the target is a terminal, else one line per change.
-    pub fn new(target: Target) -> Self {
+    pub fn new(target: ProgressTarget) -> Self {
         let is_terminal = match target {
-            Target::Stdout => stdout().is_terminal(),
-            Target::Stderr => stderr().is_terminal(),
-            Target::Nowhere => false,
+            ProgressTarget::Stdout => stdout().is_terminal(),
+            ProgressTarget::Stderr => stderr().is_terminal(),
+            ProgressTarget::Nowhere => false,
         };
         // TERM=dumb means that the terminal cannot move its cursor.
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -81,7 +81,7 @@ impl ProgressView {
 
     /// One JSON object per change, on standard output.
     pub fn json() -> Self {
-        Self { target: Target::Stdout, style: ViewStyle::Json }
+        Self { target: ProgressTarget::Stdout, style: ViewStyle::Json }
     }
 
     /// Shows the new state of an action.
@@ -134,7 +134,7 @@ impl ProgressView {
 
     fn terminal(&self) -> Terminal {
         let size = match self.target {
-            Target::Stderr => terminal_size::terminal_size_of(stderr()),
+            ProgressTarget::Stderr => terminal_size::terminal_size_of(stderr()),
             _ => terminal_size::terminal_size_of(stdout()),
         };
         let (width, height) = size.map_or(DEFAULT_SIZE, |(width, height)| (width.0, height.0));
@@ -144,9 +144,9 @@ impl ProgressView {
     fn write(&self, text: &str) {
         // A closed stream is not an error: the actions continue without a reader.
         let _ = match self.target {
-            Target::Stdout => stdout().lock().write_all(text.as_bytes()).and_then(|()| stdout().flush()),
-            Target::Stderr => stderr().lock().write_all(text.as_bytes()),
-            Target::Nowhere => Ok(()),
+            ProgressTarget::Stdout => stdout().lock().write_all(text.as_bytes()).and_then(|()| stdout().flush()),
+            ProgressTarget::Stderr => stderr().lock().write_all(text.as_bytes()),
+            ProgressTarget::Nowhere => Ok(()),
         };
     }
 }

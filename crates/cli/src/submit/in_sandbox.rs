@@ -6,7 +6,7 @@ use super::source::{SubmitPlan, from_bytes};
 use super::{Storage, SubmitOptions, create_objects, submit};
 use crate::arguments::DEFAULT_NAME;
 use crate::failure::Failure;
-use crate::follow::{FollowOptions, Target, follow};
+use crate::follow::{FollowOptions, ProgressTarget, follow};
 use crate::sandbox::Sandbox;
 
 /// The namespace of a task whose file names none.
@@ -27,7 +27,7 @@ impl Sandbox {
         create_objects(&client, &request.namespace, &objects).await?;
         let submitted = submit(DEFAULT_NAME, &client, &storage, request).await?;
         let key = (submitted.namespace.clone(), submitted.name.clone());
-        let quiet = FollowOptions { target: Target::Nowhere, ..FollowOptions::default() };
+        let quiet = FollowOptions { target: ProgressTarget::Nowhere, ..FollowOptions::default() };
         let followed = follow(&client, &[key], quiet).await?.pop();
         let followed = followed.ok_or_else(|| anyhow::anyhow!("no result of the task {}", submitted.name))?;
         Ok(read_result(&storage, submitted, followed).await?)
