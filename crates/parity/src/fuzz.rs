@@ -58,7 +58,7 @@ impl Builder {
                 action: given.action,
                 template: given.template,
                 config: Installation::of(case)?.config,
-                plugins: |config| aileron_plugins::builtin(&(&config.plugins).into()),
+                plugins: Arc::new(|config| aileron_plugins::builtin(&(&config.plugins).into())),
                 pod_templates: pod_templates.unwrap_or_default(),
                 inputs: Some(LiteralMap::default()),
                 environment: BTreeMap::new(),

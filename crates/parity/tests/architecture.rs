@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("aileron-sandbox", &["aileron-kubekit"]),
+    ("aileron-flyte-local", &["aileron-idl"]),
     (
         "aileron",
         &[
@@ -41,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "aileron-kubekit",
             "aileron-idl",
             "aileron-sandbox",
+            "aileron-flyte-local",
         ],
     ),
     (
@@ -57,6 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "aileron-kubekit",
             "aileron-idl",
             "aileron-sandbox",
+            "aileron-flyte-local",
         ],
     ),
 ];

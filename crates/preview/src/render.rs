@@ -20,6 +20,9 @@ use serde_json::Value;
 /// The step in which the manager completes what a plugin built: name, labels, annotations, owner, finalizer.
 pub const METADATA_STEP: &str = "object metadata";
 
+/// Makes the plugins of a program for a configuration.
+pub type PluginFactory = Arc<dyn Fn(&Config) -> PluginSet + Send + Sync>;
+
 /// Everything that the object depends on.
 #[derive(Clone)]
 pub struct Offline {
@@ -29,8 +32,8 @@ pub struct Offline {
     pub template: TaskTemplate,
     /// The configuration.
     pub config: Config,
-    /// The plugins under a configuration.
-    pub plugins: fn(&Config) -> PluginSet,
+    /// Makes the plugins for a configuration.
+    pub plugins: PluginFactory,
     /// The pod templates of the cluster; those without a namespace are in the action's.
     pub pod_templates: Vec<PodTemplate>,
     /// The inputs, if anybody gave them.

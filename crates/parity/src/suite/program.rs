@@ -23,9 +23,10 @@ exec "$@" 3<&- </dev/null
 const WORKING: &str = "caches are complete; working";
 
 /// The crates that the program is made of.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "cli",
     "executor",
+    "flyte-local",
     "preview",
     "action",
     "admission",

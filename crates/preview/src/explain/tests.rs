@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use aileron_config::{Loader, Sources};
 use aileron_machinery::{K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginSet, TaskContext};
@@ -66,7 +67,7 @@ fn offline(task: &str, loaded: &Loaded, pod_template: &str) -> Offline {
         action: given.action,
         template: given.template,
         config: loaded.config.clone(),
-        plugins: |config| aileron_plugins::builtin(&(&config.plugins).into()),
+        plugins: Arc::new(|config| aileron_plugins::builtin(&(&config.plugins).into())),
         pod_templates: vec![read::pod_template(pod_template.as_bytes()).unwrap()],
         inputs: None,
         environment: [("REGION".to_owned(), "eu-1".to_owned())].into(),
@@ -157,7 +158,7 @@ fn losers_are_those_overwritten_and_those_that_would_have_stood() {
 fn the_choice_of_the_plugin_decides_about_no_single_field() {
     let loaded = loaded(CONFIG);
     let mut offline = offline(TASK, &loaded, POD_TEMPLATE);
-    offline.plugins = |config| aileron_plugins::builtin(&(&config.plugins).into()).with(Plain);
+    offline.plugins = Arc::new(|config| aileron_plugins::builtin(&(&config.plugins).into()).with(Plain));
     offline.action.spec.task_type = "plain".into();
     let explanation = explain(&offline, &loaded).unwrap();
     let by_type =
@@ -194,7 +195,7 @@ impl K8sPlugin for Plain {
 fn a_plugin_without_layers_is_explained_too() {
     let loaded = loaded(CONFIG);
     let mut offline = offline(TASK, &loaded, POD_TEMPLATE);
-    offline.plugins = |_| PluginSet::new().with(Plain);
+    offline.plugins = Arc::new(|_| PluginSet::new().with(Plain));
     offline.action.spec.task_type = "plain".into();
     let explanation = explain(&offline, &loaded).unwrap();
     assert_eq!(explanation.plugin, "plain");

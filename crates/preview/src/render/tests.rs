@@ -22,7 +22,7 @@ pub(crate) fn offline(file: &[u8]) -> Offline {
         action: given.action,
         template: given.template,
         config: Config::default(),
-        plugins: |config| aileron_plugins::builtin(&(&config.plugins).into()),
+        plugins: Arc::new(|config| aileron_plugins::builtin(&(&config.plugins).into())),
         pod_templates: Vec::new(),
         inputs: None,
         environment: BTreeMap::new(),
