@@ -3,6 +3,7 @@
 pub mod conditions;
 pub mod crd;
 pub mod events;
+pub mod key;
 pub mod labels;
 pub mod metadata;
 pub mod template;
@@ -14,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+pub use key::ActionKey;
 pub use template::{Action, Template};
 
 /// The finalizer that keeps an action until its objects are stopped and the abort is reported.

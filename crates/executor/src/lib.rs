@@ -30,5 +30,6 @@ pub mod reconcile;
 pub mod registry;
 pub mod run;
 pub mod serve;
+pub mod status_writer;
 pub mod storage;
 pub mod watch;

@@ -19,11 +19,11 @@ use tokio_util::task::TaskTracker;
 use crate::action::metadata::MetadataSettings;
 use crate::catalog::{CacheServiceClient, CatalogClient};
 use crate::clock::SystemClock;
-use crate::cluster::Objects;
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::actions::KubeActions;
 use crate::cluster::kube::finalizer::Persistence;
 use crate::cluster::kube::objects::KubeObjects;
+use crate::cluster::{Actions, Objects};
 use crate::config::Config;
 use crate::connect::{ConnectClient, ConnectOptions, ConnectSetupError};
 use crate::controller::Controller;
@@ -42,6 +42,7 @@ use crate::pools::{self, Pools};
 use crate::reconcile::{Reconciler, Settings};
 use crate::registry::{Registry, RegistryError, RegistryRules};
 use crate::serve::Readiness;
+use crate::status_writer::StatusWriter;
 use crate::storage::{Backend, BlobStore, ObjectStores, SchemeSettings, StorageError, StorageSettings};
 use crate::watch::kinds::Observer;
 use crate::watch::{self, Synced};
@@ -213,13 +214,15 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     let monitor = Monitor::new(Arc::clone(&memory), pods, monitored, Arc::clone(&registry));
     watches.spawn(gauges(Arc::clone(&memory), monitor, Arc::clone(&queue), stop()));
 
-    let kube_actions = Arc::new(KubeActions::new(writer, Arc::clone(&memory)));
+    let actions: Arc<dyn Actions> = Arc::new(KubeActions::new(writer, Arc::clone(&memory)));
+    let cluster = config.executor.cluster.clone();
+    let statuses = StatusWriter::new(Arc::clone(&actions), Arc::clone(&events) as _, Arc::new(SystemClock), cluster);
+    let statuses = Arc::new(statuses.holding_in(Arc::clone(&memory) as _));
     let reconciler = Arc::new(Reconciler {
         registry,
-        actions: Arc::clone(&kube_actions) as _,
-        objects,
+        actions,
+        statuses: Arc::clone(&statuses),
         store,
-        events: Arc::clone(&events) as _,
         catalog: Some(catalog),
         clock: Arc::new(SystemClock),
         settings: settings(&config),
@@ -229,7 +232,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         reconciler,
         memory,
         queue,
-        actions: kube_actions,
+        statuses,
         max_rounds: usize::try_from(config.executor.max_concurrent_reconciles).unwrap_or(1),
     });
 
@@ -316,7 +319,6 @@ fn connect(key: &'static str, url: &str) -> Result<ConnectClient, RunError> {
 pub(crate) fn settings(config: &Config) -> Settings {
     let executor = &config.executor;
     Settings {
-        cluster: executor.cluster.clone(),
         max_system_failures: u32::try_from(executor.max_system_failures).unwrap_or_default(),
         requeue: SignedDuration::from_nanos(executor.requeue_duration.as_nanos()),
         missing_kind_timeout: SignedDuration::from_nanos(executor.missing_kind_timeout.as_nanos()),

@@ -173,7 +173,8 @@ fn is_last_chance(status: Option<&TaskActionStatus>, max_attempts: u32, settings
     last_attempt || last_relaunch
 }
 
-fn max_attempts(template: &TaskTemplate) -> u32 {
+/// How many attempts a task has: its retries, and the first one.
+pub fn max_attempts(template: &TaskTemplate) -> u32 {
     let retries = template.metadata.as_ref().and_then(|metadata| metadata.retries.as_ref());
     retries.map_or(1, |retries| retries.retries.saturating_add(1))
 }
