@@ -1,4 +1,4 @@
-//! Conditions and history: how a plugin's phase is shown to the rest of a Flyte installation.
+//! Conditions and history: how the phase of an action is shown to the control plane and to users.
 
 use aileron_machinery::{ErrorKind, ExecutionError, Phase, PhaseInfo};
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use crate::pending::{self, Pending};
 
 /// Condition types. The control plane reads the phase of an action from these and from nothing else.
 pub mod condition {
-    /// The action is on its way.
+    /// The action has not ended.
     pub const PROGRESSING: &str = "Progressing";
     /// The action ended well.
     pub const SUCCEEDED: &str = "Succeeded";
@@ -45,7 +45,8 @@ pub mod reason {
     pub const TIMED_OUT: &str = "TimedOut";
 }
 
-/// Kubernetes keeps object times to the second; a finer time would come back different from what was written.
+/// A time without the fraction of the second. Kubernetes stores no fractions, so a finer time would come back different
+/// from what was written.
 pub fn object_time(at: Timestamp) -> Time {
     Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
 }
@@ -74,8 +75,8 @@ impl TaskActionStatus {
         }
     }
 
-    /// Adds, replaces or removes the condition that tells what the action waits for. Its time is since when it waits for
-    /// that, so it moves with the reason.
+    /// Adds, replaces or removes the condition that tells what the action waits for. The transition time of this condition
+    /// changes with its reason: it says since when the action waits for that.
     pub fn show_pending(&mut self, pending: Option<&Pending>, now: Timestamp) {
         let Some(pending) = pending else {
             self.conditions.retain(|condition| condition.type_ != pending::CONDITION);
@@ -92,14 +93,14 @@ impl TaskActionStatus {
         self.conditions.iter().find(|condition| condition.type_ == pending::CONDITION)
     }
 
-    /// Appends to the history unless its last line already says so.
+    /// Appends to the history, unless its last entry has the same phase.
     pub fn append_history(&mut self, phase: &str, message: &str, now: Timestamp) {
         if self.phase_history.last().is_none_or(|last| last.phase != phase) {
             self.begin_history(phase, message, now);
         }
     }
 
-    /// Appends to the history, whatever its last line says.
+    /// Appends to the history, also if its last entry has the same phase.
     pub fn begin_history(&mut self, phase: &str, message: &str, now: Timestamp) {
         self.phase_history.push(PhaseTransition {
             phase: phase.into(),
@@ -207,12 +208,12 @@ mod tests {
         status.show_phase(&PhaseInfo::success(TaskInfo::at(at(3))), at(3));
         assert_eq!(status.conditions[0].last_transition_time.0, at(3));
         assert_eq!(status.ended_at(), Some(at(3)));
-        let phases: Vec<_> = status.phase_history.iter().map(|line| line.phase.as_str()).collect();
+        let phases: Vec<_> = status.phase_history.iter().map(|entry| entry.phase.as_str()).collect();
         assert_eq!(phases, ["Queued", "Executing", "Completed"]);
     }
 
     #[test]
-    fn what_an_action_waits_for_has_its_own_time_and_goes_when_it_is_over() {
+    fn the_pending_condition_has_a_time_for_each_reason_and_is_removed_at_the_end() {
         use crate::pending::PendingReason::{MissingKind, Quota};
         let mut status = TaskActionStatus::default();
         let waiting = |words: &str| PhaseInfo::waiting_for_resources(0, words, TaskInfo::at(at(1)));
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_phase_is_one_line_of_history() {
+    fn a_repeated_phase_is_one_entry_of_the_history() {
         let mut status = TaskActionStatus::default();
         status.append_history("Queued", "a", at(1));
         status.append_history("Queued", "b", at(2));

@@ -1,4 +1,4 @@
-//! What the events service is told about an action.
+//! The events that are recorded about an action.
 
 use aileron_idl::flyteidl2::common::{ActionIdentifier, ActionPhase, RunIdentifier};
 use aileron_idl::flyteidl2::core::CatalogCacheStatus;
@@ -19,7 +19,7 @@ pub fn action_event(
     now: Timestamp,
 ) -> ActionEvent {
     let updated = match status.phase_history.last() {
-        Some(line) if !moved_within_queue(action, status, info) => line.occurred_at.0,
+        Some(entry) if !moved_within_queue(action, status, info) => entry.occurred_at.0,
         _ => now,
     };
     let details = info.info();
@@ -41,11 +41,12 @@ pub fn action_event(
     }
 }
 
-/// Queued and waiting are one line in the history, and two phases in events.
+/// The action stopped waiting and is queued now. The history has one entry for both, but events have two phases, so the
+/// event needs a time of its own.
 ///
 /// # Differs from upstream
 ///
-/// Upstream never waits. With the time of the line, all of the waiting would be booked as being queued.
+/// Upstream never waits. With the time of the history entry, the time of waiting would count as time in the queue.
 fn moved_within_queue(action: &Action, status: &TaskActionStatus, info: &PhaseInfo) -> bool {
     let Some(before) = action.object.status.as_ref() else { return false };
     let waits = [Phase::WaitingForResources.as_str(), Phase::WaitingForCache.as_str()];
@@ -59,12 +60,12 @@ fn moved_within_queue(action: &Action, status: &TaskActionStatus, info: &PhaseIn
 pub fn abort_event(action: &Action, cluster: &str, now: Timestamp) -> ActionEvent {
     let info = PhaseInfo::aborted("aborted", TaskInfo::at(now));
     let mut event = action_event(action, &action.status(), &info, cluster, now);
-    // The history has no line for the abort, and its time is the end of the attempt.
+    // The history has no entry for the abort. Its time is the end of the attempt.
     event.updated_time = Some(wire_time(now));
     event
 }
 
-/// The first thing that something outside says about the cache, if any.
+/// The first cache status among the external resources that is not "disabled".
 pub fn cache_status(info: Option<&TaskInfo>) -> CatalogCacheStatus {
     info.into_iter()
         .flat_map(|info| &info.external_resources)
@@ -107,7 +108,7 @@ fn action_phase(info: &PhaseInfo) -> ActionPhase {
 
 /// # Differs from upstream
 ///
-/// The code is sent too; without it a client sees that a task failed, but not that it ran out of memory.
+/// The error code is sent too. Without it a client sees that a task failed, but not that it ran out of memory.
 fn wire_error(error: &ExecutionError) -> ErrorInfo {
     let kind = match error.kind {
         ErrorKind::Unknown => error_info::Kind::Unspecified,
@@ -155,8 +156,8 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// The time of the event for a phase that follows another at second 60; the first was at second 10.
-    fn told(first: &PhaseInfo, then: &PhaseInfo) -> i64 {
+    /// The time of the event for a phase that is shown at second 60 after another one at second 10.
+    fn event_time(first: &PhaseInfo, then: &PhaseInfo) -> i64 {
         let mut status = TaskActionStatus { attempts: 1, ..TaskActionStatus::default() };
         status.show_phase(first, at(10));
         status.plugin_phase = first.phase().as_str().into();
@@ -172,13 +173,13 @@ mod tests {
         let info = || TaskInfo::at(at(60));
         let waits = PhaseInfo::waiting_for_resources(0, "waiting for quota", info());
         let queued = |reason: &str| PhaseInfo::queued(0, reason, info());
-        assert_eq!(told(&waits, &queued("task submitted to K8s")), 60);
-        assert_eq!(told(&queued("one"), &queued("another")), 10, "it is queued since then");
-        assert_eq!(told(&waits, &PhaseInfo::running(0, info())), 60);
+        assert_eq!(event_time(&waits, &queued("task submitted to K8s")), 60);
+        assert_eq!(event_time(&queued("one"), &queued("another")), 10, "it is queued since then");
+        assert_eq!(event_time(&waits, &PhaseInfo::running(0, info())), 60);
     }
 
     #[test]
-    fn what_took_too_long_is_told_apart() {
+    fn an_attempt_that_took_too_long_has_a_phase_of_its_own() {
         let info = || TaskInfo::at(at(60));
         let error = || ExecutionError::user("MAX_RUNTIME_EXCEEDED", "too long");
         for phase in [PhaseInfo::retryable_failure(error(), info()), PhaseInfo::permanent_failure(error(), info())] {

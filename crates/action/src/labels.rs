@@ -1,4 +1,4 @@
-//! The labels by which terminal actions are found and collected.
+//! The labels of actions that have ended. The garbage collector finds actions by them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub const TERMINATED: &str = "terminated";
 /// When it ended, in UTC, to the minute.
 pub const COMPLETED_TIME: &str = "flyte.org/completed-time";
 
-/// A form whose text order is the order in time, and which is allowed in a label.
+/// The format of the time: allowed in a label, and sorted as text it is sorted by time.
 const TIME_FORMAT: &str = "%Y-%m-%d.%H-%M";
 
 /// The value of [`COMPLETED_TIME`] for an instant.

@@ -29,8 +29,8 @@ pub const FINALIZER: &str = "flyte.org/plugin-finalizer";
 /// `spec.actionType` of an action that waits for a signal instead of running a task.
 pub const ACTION_TYPE_CONDITION: &str = "condition";
 
-/// What the control plane wants done. Missing text fields read as empty, so that a bad object can be answered with a
-/// condition instead of being unreadable.
+/// What the control plane asks for. A missing text field reads as empty, so that the executor can answer a bad object with
+/// a condition.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "flyte.org",
@@ -72,7 +72,7 @@ pub struct TaskActionSpec {
     /// Where the inputs are.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub input_uri: String,
-    /// Below where the outputs of the whole run go.
+    /// The location below which all outputs of the run are stored.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub run_output_base: String,
     /// Part of the key under which outputs are cached.
@@ -91,10 +91,10 @@ pub struct TaskActionSpec {
     #[serde(skip_serializing_if = "is_empty_bytes")]
     #[schemars(with = "String", extend("format" = "byte"))]
     pub task_template: ByteString,
-    /// Environment that the run adds.
+    /// Environment variables that the run adds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env_vars: BTreeMap<String, String>,
-    /// May run on machines that can be taken away.
+    /// The task may run on interruptible nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interruptible: Option<bool>,
     /// Group of the action, if any.
@@ -118,7 +118,7 @@ pub struct ErrorState {
     pub message: String,
 }
 
-/// One line of the action's history.
+/// One entry of the action's history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PhaseTransition {
@@ -138,7 +138,7 @@ pub struct TaskActionStatus {
     /// A short summary as JSON text, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub state_json: String,
-    /// What the plugin remembers, in the Go executor's encoding.
+    /// The state that the plugin stores, in the Go executor's encoding.
     #[serde(skip_serializing_if = "is_empty_bytes")]
     #[schemars(with = "String", extend("format" = "byte"))]
     pub plugin_state: ByteString,
@@ -160,7 +160,7 @@ pub struct TaskActionStatus {
     /// Number of the last `core.CatalogCacheStatus`.
     #[serde(skip_serializing_if = "is_zero_i32")]
     pub cache_status: i32,
-    /// Where the action stands, for everybody else.
+    /// Where the action stands, for the control plane and for users.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// How it got there.
@@ -169,14 +169,14 @@ pub struct TaskActionStatus {
     /// Why the last attempt failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_state: Option<ErrorState>,
-    /// Encoded `core.Literal` that somebody sent; conditions only, written by the control plane.
+    /// The signal: an encoded `core.Literal`. Condition actions only; written by the control plane.
     #[serde(skip_serializing_if = "is_empty_bytes")]
     #[schemars(with = "String", extend("format" = "byte"))]
     pub signal_value: ByteString,
-    /// Who sent it.
+    /// Who sent the signal.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub signalled_by: String,
-    /// When.
+    /// When the signal was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signalled_at: Option<Time>,
 }

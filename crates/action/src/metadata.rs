@@ -13,28 +13,29 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::{Action, TaskActionSpec, TaskActionStatus};
 
-/// Marks every object made for a task, and through templates every pod an operator makes; watches select by it.
+/// The label of every object that is created for a task, and of every pod that an operator creates for it. Watches select
+/// by it.
 pub const MANAGED_LABEL: (&str, &str) = ("flyte.org/managed", "true");
-/// Carries the attempt, from 1, so that the objects of one attempt are told apart from another's.
+/// The label with the number of the attempt, from 1. It distinguishes the objects of one attempt from those of another.
 pub const ATTEMPT_LABEL: &str = "attempt";
 
-/// Asks the pod webhook to inject secrets.
+/// The label that asks the pod webhook to inject secrets.
 const SECRETS_LABEL: (&str, &str) = ("inject-flyte-secrets", "true");
-/// Flyte 2 has no organisations, but secrets are looked up by one; every part of the platform uses these names.
+/// Flyte 2 has no organisations, but secrets are looked up by one. Every part of the platform uses this name.
 const ORGANIZATION_LABEL: (&str, &str) = ("organization", "flyte");
-/// The SDK insists on a non-empty organisation in its environment.
+/// The SDK requires a non-empty organisation in its environment.
 const ORGANIZATION_ENV: &str = "local";
-/// Templates travel inside the action; there is no file to point to.
+/// The template is part of the action, so there is no file that this path could name.
 const INLINE_TEMPLATE: &str = "inline://taskTemplate";
-/// Appended by whoever names the inputs file instead of its folder.
+/// Some clients put the inputs file into `spec.inputUri`, others its folder. This suffix is what differs.
 const INPUTS_FILE: &str = "/inputs.pb";
 
-/// What the derivation of an attempt depends on besides the action.
+/// What the metadata of an attempt depends on besides the action.
 #[derive(Clone, Debug, Default)]
 pub struct MetadataSettings {
     /// `executor.defaultK8sServiceAccount`.
     pub default_service_account: String,
-    /// `executor.maxSystemFailures`: after so many failures of the platform the next one is the end; 0 if unknown.
+    /// `executor.maxSystemFailures`: after so many failures of the platform the next one ends the action; 0 if unknown.
     pub max_system_failures: u32,
 }
 
@@ -164,8 +165,8 @@ fn env_vars(action: &Action) -> BTreeMap<String, String> {
 ///
 /// # Differs from upstream
 ///
-/// Machines that may be taken away at any moment are cheap as long as a task can start again. Upstream takes the risk with
-/// the last try, too; here it gets a machine that stays. A task with a single attempt is as its author wants it.
+/// The last try of an interruptible task does not run on an interruptible node, because nothing would follow its
+/// interruption. Upstream takes that risk. A task with a single attempt runs where its author wants it.
 fn is_last_chance(status: Option<&TaskActionStatus>, max_attempts: u32, settings: &MetadataSettings) -> bool {
     let Some(status) = status else { return false };
     let last_attempt = max_attempts > 1 && status.attempts >= max_attempts;
@@ -173,7 +174,8 @@ fn is_last_chance(status: Option<&TaskActionStatus>, max_attempts: u32, settings
     last_attempt || last_relaunch
 }
 
-fn max_attempts(template: &TaskTemplate) -> u32 {
+/// How many attempts a task has: its retries, and the first one.
+pub fn max_attempts(template: &TaskTemplate) -> u32 {
     let retries = template.metadata.as_ref().and_then(|metadata| metadata.retries.as_ref());
     retries.map_or(1, |retries| retries.retries.saturating_add(1))
 }
@@ -186,7 +188,7 @@ fn service_account(context: Option<&SecurityContext>, settings: &MetadataSetting
         .unwrap_or_else(|| settings.default_service_account.clone())
 }
 
-/// Only a container's own resources; unreadable ones are reported when the pod is built.
+/// The resources of the task's container. Resources that cannot be read are reported when the pod is built.
 fn overrides(template: &TaskTemplate) -> Overrides {
     let Some(Target::Container(container)) = &template.target else { return Overrides::default() };
     Overrides { resources: from_proto(container.resources.as_ref()).ok(), ..Overrides::default() }
@@ -201,15 +203,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_chance_is_taken_on_a_machine_that_stays() {
+    fn the_last_try_of_several_is_not_interruptible() {
         let settings = MetadataSettings { max_system_failures: 3, ..MetadataSettings::default() };
         let is_last = |attempts: u32, system_failures: u32, max_attempts: u32| {
             let status = TaskActionStatus { attempts, system_failures, ..TaskActionStatus::default() };
             is_last_chance(Some(&status), max_attempts, &settings)
         };
         assert!(!is_last(1, 0, 3) && !is_last(2, 0, 3) && is_last(3, 0, 3));
-        assert!(!is_last(1, 2, 3) && is_last(1, 3, 3), "the platform failed as often as it may");
-        assert!(!is_last(1, 0, 1) && is_last(1, 3, 1), "one attempt is no last one of several");
+        assert!(!is_last(1, 2, 3) && is_last(1, 3, 3), "the budget for failures of the platform is used up");
+        assert!(!is_last(1, 0, 1) && is_last(1, 3, 1), "a single attempt is not the last of several");
         assert!(!is_last_chance(None, 3, &settings));
     }
 }

@@ -1,4 +1,4 @@
-//! An action as the executor keeps it: the object without its bulk, and its template decoded once.
+//! An action as the executor keeps it: the object without its large fields, and its template, decoded once.
 
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ pub struct Action {
 }
 
 impl Action {
-    /// Takes over an object from the API. The template of `earlier` is kept if it is of the same generation, because
-    /// the spec is what it was then.
+    /// Makes an action of an object from the API server. The decoded template of `earlier` is reused if it has the same
+    /// generation, because then the spec is the same.
     pub fn new(mut object: TaskAction, earlier: Option<&Self>) -> Self {
         object.metadata.managed_fields = None;
         let bytes = std::mem::take(&mut object.spec.task_template);
@@ -63,7 +63,7 @@ impl Action {
         Self { object, template }
     }
 
-    /// The object with this metadata is this action, and its specification is the one we know.
+    /// The object with this metadata is this action, with the same specification.
     pub fn has_spec_of(&self, metadata: &ObjectMeta) -> bool {
         let known = &self.object.metadata;
         known.uid == metadata.uid && known.generation.is_some() && known.generation == metadata.generation

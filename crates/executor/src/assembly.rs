@@ -28,11 +28,11 @@ use crate::caches::readiness::Readiness;
 use crate::caches::templates::TemplateCache;
 use crate::cleanup::object_counts::ObjectCounts;
 use crate::cleanup::objects::{Policy, Reaper};
-use crate::cluster::Objects;
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::actions::KubeActions;
 use crate::cluster::kube::finalizer::Persistence;
 use crate::cluster::kube::objects::KubeObjects;
+use crate::cluster::{Actions, Objects};
 use crate::controller::Controller;
 use crate::lease::LeaseError;
 use crate::queue::{Queue, QueueWaker};
@@ -41,6 +41,7 @@ use crate::registry::{Registry, RegistryError};
 use crate::services::cache::{CacheServiceClient, CatalogClient};
 use crate::services::connect::{ConnectClient, ConnectOptions, ConnectSetupError};
 use crate::services::events::{BatcherOptions, EventBatcher, EventsClient};
+use crate::status_writer::StatusWriter;
 use crate::storage::{BlobStore, ObjectStores, StorageError};
 use crate::tokens::{self, KubeTokens};
 use crate::watch::kinds::Observer;
@@ -139,13 +140,15 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     watches.add_optional(|cx| gauges::run(cx, ObjectCounts::new(caches.clone(), Arc::clone(&registry))));
 
     // Reconciling.
-    let kube_actions = Arc::new(KubeActions::new(writer, Arc::clone(&caches.actions)));
+    let actions: Arc<dyn Actions> = Arc::new(KubeActions::new(writer, Arc::clone(&caches.actions)));
+    let cluster = config.executor.cluster.clone();
+    let statuses = StatusWriter::new(Arc::clone(&actions), Arc::clone(&events) as _, Arc::clone(&clock), cluster);
+    let statuses = Arc::new(statuses.holding_in(Arc::clone(&caches.actions) as _));
     let reconciler = Arc::new(Reconciler {
         registry,
-        actions: Arc::clone(&kube_actions) as _,
-        objects: Arc::clone(&objects),
+        actions,
+        statuses: Arc::clone(&statuses),
         store,
-        events: Arc::clone(&events) as _,
         catalog: Some(task_cache),
         clock: Arc::clone(&clock),
         settings: settings::settings(&config),
@@ -155,7 +158,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         reconciler,
         memory: Arc::clone(&caches.actions),
         queue,
-        actions: kube_actions,
+        statuses,
         max_rounds: usize::try_from(config.executor.max_concurrent_reconciles).unwrap_or(1),
     });
     let gc = &config.executor.gc;

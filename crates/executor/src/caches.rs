@@ -4,6 +4,7 @@
 
 pub mod actions;
 pub mod events;
+pub mod held_status;
 pub mod objects;
 pub mod pods;
 pub mod readiness;

@@ -8,14 +8,15 @@ pub mod kube;
 use std::sync::Arc;
 
 use aileron_action::pending::ObjectEvent;
-use aileron_action::{Action, TaskAction, TaskActionStatus};
+use aileron_action::{Action, TaskAction};
 use aileron_kubekit::ApiError;
-use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
+use aileron_machinery::{ActionKey, AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
+use tokio::sync::SemaphorePermit;
 
 /// Tells by its metadata whether an object found under a name is the one that is meant. Names are used again, so a name
 /// alone says nothing.
@@ -116,13 +117,22 @@ pub trait Objects: Send + Sync {
     fn pods_of(&self, attempt: &TaskMetadata) -> Vec<Arc<Pod>>;
 }
 
-/// How soon a status must be visible to others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// A step on the way: may be replaced by a newer one before it is written.
-    Intermediate,
-    /// Others wait for it, or losing it would lose work.
-    Immediate,
+/// Permission to send one write. The slot is taken until this is dropped.
+#[derive(Debug)]
+pub struct WriteSlot<'a> {
+    _permit: Option<SemaphorePermit<'a>>,
+}
+
+impl<'a> WriteSlot<'a> {
+    /// A slot of a bounded number.
+    pub fn of(permit: SemaphorePermit<'a>) -> Self {
+        Self { _permit: Some(permit) }
+    }
+
+    /// A slot where the number of writes is not bounded.
+    pub fn unbounded() -> Self {
+        Self { _permit: None }
+    }
 }
 
 /// The actions themselves.
@@ -134,8 +144,18 @@ pub trait Actions: Send + Sync {
     /// Removes our finalizer.
     async fn remove_finalizer(&self, action: &Action) -> Result<(), ApiError>;
 
-    /// Writes the fields of the status that changed.
-    async fn write_status(&self, action: &Action, status: &TaskActionStatus, urgency: Urgency) -> Result<(), ApiError>;
+    /// Waits until one more write may be sent.
+    async fn write_slot(&self) -> Result<WriteSlot<'_>, ApiError> {
+        Ok(WriteSlot::unbounded())
+    }
+
+    /// All write slots are taken.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    /// Applies a JSON merge patch to the status. Returns the metadata that the API server answers.
+    async fn patch_status(&self, key: &ActionKey, patch: Value, slot: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError>;
 
     /// Adds labels.
     async fn add_labels(&self, action: &Action, labels: &[(&str, &str)]) -> Result<(), ApiError>;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aileron_action::{Action, TaskActionStatus};
-use aileron_machinery::ActionKey;
-use aileron_machinery::PendingReason;
+use aileron_machinery::{ActionKey, PendingReason};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Semaphore;
@@ -15,9 +14,9 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::caches::actions::ActionStore;
-use crate::cluster::kube::actions::KubeActions;
 use crate::queue::{Next, Queue};
 use crate::reconcile::{Reconciler, Wake};
+use crate::status_writer::StatusWriter;
 
 /// One round does one step, and most lives need a few steps in a row at the start; more than this in a row would be a
 /// defect, and then others get their turn first.
@@ -51,8 +50,8 @@ pub struct Controller {
     pub memory: Arc<ActionStore>,
     /// Who is next.
     pub queue: Arc<Queue>,
-    /// Writes, among them statuses that were held back.
-    pub actions: Arc<KubeActions>,
+    /// Writes statuses, among them those that it holds until they are due.
+    pub statuses: Arc<StatusWriter>,
     /// `executor.maxConcurrentReconciles`: rounds under way at once. Writes have a smaller bound of their own.
     pub max_rounds: usize,
 }
@@ -74,7 +73,8 @@ impl Controller {
                 if AssertUnwindSafe(controller.rounds(&key)).catch_unwind().await.is_err() {
                     tracing::error!(namespace = %key.namespace, name = %key.name, "a round panicked");
                     let pause = backoff(controller.queue.failed(&key));
-                    controller.queue.finished(&key, Next::At(Instant::now() + pause));
+                    let at = controller.reconciler.clock.instant() + pause;
+                    controller.queue.finished(&key, Next::At(at));
                 }
                 drop(permit);
             });
@@ -83,14 +83,15 @@ impl Controller {
         if tokio::time::timeout(DRAIN, rounds.wait()).await.is_err() {
             tracing::warn!(rounds = rounds.len(), "rounds were still under way at the end; they will be done again");
         }
-        if tokio::time::timeout(FLUSH, self.actions.flush_all()).await.is_err() {
+        if tokio::time::timeout(FLUSH, self.statuses.flush_all()).await.is_err() {
             tracing::warn!("not every held status could be written at the end; the next start decides them anew");
         }
     }
 
     /// Rounds for one action until it has nothing more to do at once.
     async fn rounds(&self, key: &ActionKey) {
-        let started = Instant::now();
+        let clock = &self.reconciler.clock;
+        let started = clock.instant();
         let safety = self.queue.is_safety(key);
         let mut before = None;
         let mut next = Next::Again;
@@ -124,32 +125,22 @@ impl Controller {
             }
             break;
         }
-        metrics::histogram!("aileron_round_seconds").record(started.elapsed().as_secs_f64());
+        metrics::histogram!("aileron_round_seconds").record((clock.instant() - started).as_secs_f64());
         self.queue.finished(key, next);
     }
 
     /// When to come back after a round that went well.
     async fn after(&self, key: &ActionKey, wake: Wake) -> Next {
         self.queue.succeeded(key);
-        let Some(action) = self.memory.get(key) else { return Next::Idle };
-        let wanted = match wake {
-            Wake::Never => return Next::Idle,
-            Wake::Now => return Next::Again,
-            Wake::OnChange => None,
-            Wake::Retry(pause) => Some(Instant::now() + unsigned(pause)),
-            Wake::At(at) => Some(Instant::now() + unsigned(at.duration_since(Timestamp::now()))),
-        };
-        let held = match self.actions.flush_if_due(key, || self.queue.is_dirty(key)).await {
+        let Some(action) = self.memory.get(key).filter(|_| wake != Wake::Never) else { return Next::Idle };
+        let clock = &self.reconciler.clock;
+        let (now, instant) = (clock.now(), clock.instant());
+        let held = match self.statuses.flush_if_due(key, || self.queue.is_dirty(key)).await {
             Ok(held) => held,
             Err(error) if error.is_not_found() => None,
             Err(error) => return self.after_failure(key, &error),
         };
-        match wanted.into_iter().chain(held).min() {
-            // Whoever waits at the gate is called, so a look that it asks for is only a guard.
-            Some(at) if waits_at_the_gate(&action) && at > Instant::now() + LONGEST_GATE_PAUSE => Next::Safety(at),
-            Some(at) => Next::At(at),
-            None => Next::Safety(Instant::now() + SAFETY),
-        }
+        next_round(wake, held, waits_at_the_gate(&action), now, instant)
     }
 
     fn after_failure(&self, key: &ActionKey, error: &dyn std::error::Error) -> Next {
@@ -157,7 +148,25 @@ impl Controller {
         let pause = backoff(failures);
         metrics::counter!("aileron_round_failures_total").increment(1);
         tracing::warn!(error = %error, failures, pause_ms = pause.as_millis(), "the round failed and is tried again");
-        Next::At(Instant::now() + pause)
+        Next::At(self.reconciler.clock.instant() + pause)
+    }
+}
+
+/// When the next round of an action is due. `wake` is what its last round asked for, `held` when a held status must be
+/// sent. An action at the gate is woken by the gate, so a far-off round that it asks for only guards against a lost
+/// wake-up.
+fn next_round(wake: Wake, held: Option<Instant>, at_gate: bool, now: Timestamp, instant: Instant) -> Next {
+    let wanted = match wake {
+        Wake::Never => return Next::Idle,
+        Wake::Now => return Next::Again,
+        Wake::OnChange => None,
+        Wake::Retry(pause) => Some(instant + unsigned(pause)),
+        Wake::At(at) => Some(instant + unsigned(at.duration_since(now))),
+    };
+    match wanted.into_iter().chain(held).min() {
+        Some(at) if at_gate && at > instant + LONGEST_GATE_PAUSE => Next::Safety(at),
+        Some(at) => Next::At(at),
+        None => Next::Safety(instant + SAFETY),
     }
 }
 

@@ -17,6 +17,7 @@ pub mod reconcile;
 pub mod registry;
 pub mod serve;
 pub mod services;
+pub mod status_writer;
 pub mod storage;
 pub mod tls;
 pub mod tokens;

@@ -1,58 +1,58 @@
-//! One round for one action, as stages: `fetch → validate → resolve → drive → record`.
+//! One round for one action: gather facts, decide, apply.
 //!
-//! The controller fetches; here an action comes in and what it needs next is done. Each stage is a file with its own
-//! errors. What is decided depends on the action, the clock and the answers of the cluster, storage and services, all
-//! of which are values or traits, so a whole life of an action can be played in a test.
+//! The controller passes an action. The round decides what kind of work it needs ([`start`]), and then for a task: asks
+//! the cache and the plugin ([`drive`]), decides on plain values ([`decide`]) and carries the decision out ([`apply`]).
+//! Decisions depend on the action, the time and the answers of the cluster, storage and services. All of these are
+//! values or traits, so a test can play the whole life of an action.
 
 mod abort;
+mod apply;
 mod cache;
-mod chosen;
-mod conditions;
+mod condition_action;
+mod decide;
 mod drive;
 mod limits;
-mod patience;
-mod record;
-mod retry;
+mod missing_kind;
+mod plugin_call;
+mod plugin_condition;
+mod start;
 pub(crate) mod validate;
 
 use std::sync::Arc;
 
 use aileron_action::metadata::{MetadataError, MetadataSettings, task_metadata, task_paths};
-use aileron_action::{ACTION_TYPE_CONDITION, Action, FINALIZER, TaskActionStatus, Template};
+use aileron_action::{Action, FINALIZER, Template};
 use aileron_kubekit::ApiError;
 use aileron_machinery::clock::Clock;
-use aileron_machinery::error_text::innermost;
 use aileron_machinery::{CorePlugin, Platform, TaskContext};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::{Actions, Objects};
+use self::start::{Start, decide_start};
+use crate::cluster::Actions;
 use crate::registry::{Registry, Why};
 use crate::services::cache::CatalogClient;
-use crate::services::events::EventSink;
+use crate::status_writer::{RecordError, StatusWriter};
 use crate::storage::BlobStore;
 
-pub use chosen::PLUGIN_CHOSEN;
-pub use record::status_changed;
+pub use plugin_condition::PLUGIN_CHOSEN;
 
-/// What an operator may set.
+/// The part of the configuration that decisions depend on.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `executor.cluster`: named in events.
-    pub cluster: String,
-    /// `executor.maxSystemFailures`: platform failures that an action survives.
+    /// `executor.maxSystemFailures`: how many failures of the platform an action survives; zero means the default.
     pub max_system_failures: u32,
-    /// `executor.requeueDuration`: how long to wait before trying again what failed.
+    /// `executor.requeueDuration`: the pause before something that failed is tried again; zero means the default.
     pub requeue: SignedDuration,
-    /// `executor.missingKindTimeout`: how long a task waits for a kind that the cluster does not serve; zero: for ever.
+    /// `executor.missingKindTimeout`: how long a task waits for a kind that the cluster does not serve; zero means
+    /// without limit.
     pub missing_kind_timeout: SignedDuration,
-    /// Settings of metadata.
+    /// The settings that the metadata of an attempt depends on.
     pub metadata: MetadataSettings,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            cluster: String::new(),
             max_system_failures: 3,
             requeue: SignedDuration::from_secs(10),
             missing_kind_timeout: SignedDuration::from_mins(10),
@@ -61,88 +61,99 @@ impl Default for Settings {
     }
 }
 
-/// When an action wants to be looked at again, apart from any change that is seen.
+impl Settings {
+    /// How many failures of the platform an action survives.
+    fn max_system_failures(&self) -> u32 {
+        match self.max_system_failures {
+            0 => Self::default().max_system_failures,
+            allowed => allowed,
+        }
+    }
+
+    /// The pause before something that failed is tried again.
+    fn requeue(&self) -> SignedDuration {
+        if self.requeue.is_positive() { self.requeue } else { Self::default().requeue }
+    }
+}
+
+/// When the next round of an action is due. A change of the action or of its objects always starts a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Never: it has ended, or only somebody else can move it.
+    /// Only after a change: the action has ended, or waits for something outside the executor.
     Never,
     /// At once: this round did one step of several.
     Now,
-    /// Only a change matters. A slow look from time to time guards against a change that was missed.
+    /// After a change. A slow periodic round guards against a change that was missed.
     OnChange,
     /// After a pause: something failed that may work later.
     Retry(SignedDuration),
-    /// At this moment something is due.
+    /// At this time, when a timer of the action expires.
     At(Timestamp),
 }
 
-/// The round could not be finished; everything done so far may be done again.
+/// The round could not be finished. It is done again; every step may be repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
-    /// A write to the action was refused.
+    /// The API server refused a write to the action.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The event could not be recorded, so the status was not written.
-    #[error("{}", innermost(.0))]
-    Event(#[from] crate::services::events::EventError),
+    /// The status could not be recorded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
 }
 
 /// Everything a round depends on.
 pub struct Reconciler {
     /// Plugins by task type.
     pub registry: Arc<Registry>,
-    /// The actions.
+    /// Writes finalizers and warnings of actions.
     pub actions: Arc<dyn Actions>,
-    /// The objects of plugins.
-    pub objects: Arc<dyn Objects>,
+    /// Records events and statuses of actions.
+    pub statuses: Arc<StatusWriter>,
     /// Inputs, outputs and error documents.
     pub store: Arc<dyn BlobStore>,
-    /// The events service.
-    pub events: Arc<dyn EventSink>,
     /// The cache service, if there is one.
     pub catalog: Option<Arc<dyn CatalogClient>>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// What an operator may set.
+    /// The part of the configuration that decisions depend on.
     pub settings: Settings,
-    /// What the platform brings to every task, as it is now.
+    /// What the platform adds to every task, as it is now.
     pub platform: Arc<dyn Fn() -> Platform + Send + Sync>,
 }
 
 impl Reconciler {
-    /// One round. `Ok` tells when the action wants to be looked at again.
+    /// One round. Returns when the next one is due.
     pub async fn reconcile(&self, action: &Action) -> Result<Wake, ReconcileError> {
-        let object = &action.object;
-        if object.metadata.deletion_timestamp.is_some() {
-            return self.abort(action).await;
-        }
-        if object.status.as_ref().is_some_and(TaskActionStatus::is_terminal) {
-            self.label_terminal(action, &action.status()).await?;
-            return Ok(Wake::Never);
-        }
-        if object.spec.action_type == ACTION_TYPE_CONDITION {
-            return self.condition(action).await;
-        }
-        let (plugin, why) = match validate::validate(action, &self.registry) {
-            Ok((plugin, why)) => (Arc::clone(plugin), why),
-            Err(invalid) => return self.reject(action, &invalid).await,
-        };
-        if !has_finalizer(action) {
-            self.actions.add_finalizer(action).await?;
-            let id = plugin_id(plugin.as_ref());
-            metrics::counter!("aileron_actions_taken_total", "plugin" => id, "why" => why.as_str()).increment(1);
-            if why == Why::Declared {
-                tracing::debug!(plugin = id, %why, "taken");
-            } else {
-                tracing::info!(plugin = id, %why, "taken");
+        let plugin = self.registry.resolve(&action.object.spec).map(|(plugin, why)| (Arc::clone(plugin), why));
+        match decide_start(action, plugin) {
+            Start::Abort => self.abort(action).await,
+            Start::Label => {
+                self.statuses.label_terminal(action, &action.status()).await?;
+                Ok(Wake::Never)
             }
-            return Ok(Wake::Now);
+            Start::Condition => self.reconcile_condition(action).await,
+            Start::Reject(invalid) => self.reject(action, &invalid).await,
+            Start::TakeOver { plugin, why } => self.take_over(action, plugin.as_ref(), why).await,
+            Start::Drive { plugin, why } => self.drive(action, plugin.as_ref(), why).await,
         }
-        self.drive(action, plugin.as_ref()).await
+    }
+
+    /// Adds our finalizer, so that the action stays until its objects are stopped.
+    async fn take_over(&self, action: &Action, plugin: &dyn CorePlugin, why: Why) -> Result<Wake, ReconcileError> {
+        self.actions.add_finalizer(action).await?;
+        let id = plugin.entry().id.to_owned();
+        if why == Why::Declared {
+            tracing::debug!(plugin = id, %why, "taken");
+        } else {
+            tracing::info!(plugin = id, %why, "taken");
+        }
+        metrics::counter!("aileron_actions_taken_total", "plugin" => id, "why" => why.as_str()).increment(1);
+        Ok(Wake::Now)
     }
 
     /// The attempt as its plugin sees it.
-    fn task_context(&self, action: &Action) -> Result<TaskContext, MetadataError> {
+    fn task_context(&self, action: &Action, now: Timestamp) -> Result<TaskContext, MetadataError> {
         let template = match &action.template {
             Template::Decoded(template) => Arc::clone(template),
             Template::Absent | Template::Unreadable(_) => Arc::default(),
@@ -153,21 +164,11 @@ impl Reconciler {
             paths: Arc::new(task_paths(action)?),
             inputs: None,
             platform: (self.platform)(),
-            now: self.clock.now(),
+            now,
         })
-    }
-
-    /// The pause before something that failed is tried again.
-    fn requeue(&self) -> SignedDuration {
-        if self.settings.requeue.is_positive() { self.settings.requeue } else { Settings::default().requeue }
     }
 }
 
 fn has_finalizer(action: &Action) -> bool {
     action.object.metadata.finalizers.as_deref().unwrap_or_default().iter().any(|name| name == FINALIZER)
-}
-
-/// The name under which a plugin is known.
-fn plugin_id(plugin: &dyn CorePlugin) -> &'static str {
-    plugin.entry().id
 }

@@ -1,11 +1,18 @@
-//! The time of day, as a value that tests can set.
+//! The time, as a value that tests can set.
+
+use std::time::Instant;
 
 use jiff::Timestamp;
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// The time of day.
     fn now(&self) -> Timestamp;
+
+    /// The monotonic time, for timers inside this process. It does not jump when the time of day is corrected.
+    fn instant(&self) -> Instant {
+        Instant::now()
+    }
 }
 
 /// The machine's own clock.

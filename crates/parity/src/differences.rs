@@ -119,6 +119,12 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         effect: Effect::Normalise(rules::nothing_recorded),
     },
     OnPurpose {
+        id: "stuck-object-deleted",
+        reason: "An object that can never run, such as a pod with an invalid image name, is deleted after its task has \
+                 failed; upstream leaves it, so that it holds its quota until the action is deleted.",
+        effect: Effect::Normalise(rules::ignore_delete_of_stuck_object),
+    },
+    OnPurpose {
         id: "plugin-rules-checked",
         reason: "A rule in `tasks.task-plugins` that names a plugin which does not exist or is not enabled keeps the \
                  executor from starting; upstream warns, and runs the tasks elsewhere.",
@@ -313,6 +319,30 @@ mod tests {
         let case = recorded(&calls(&json!([call("delete")])));
         assert!(judge(&case, &calls(&json!([call("delete"), call("patch")]))).is_empty());
         assert!(!judge(&case, &calls(&json!([call("patch"), call("delete")]))).is_empty());
+    }
+
+    #[test]
+    fn only_the_object_of_a_task_that_failed_without_starting_may_be_deleted() {
+        let call = |verb: &str, name: &str| json!({"verb": verb, "kind": "Pod", "name": name, "result": "ok"});
+        let step = |code: &str, calls: Value| {
+            let status = json!({"pluginPhase": "PhasePermanentFailure", "errorState": {"code": code}});
+            json!({"calls": calls, "taskAction": {"status": status}})
+        };
+        let stuck = "ContainersNotReady|InvalidImageName";
+        let case =
+            |code: &str| recorded(&steps(&json!([step(code, json!([])), step(code, json!([call("delete", "p")]))])));
+        let got =
+            |code: &str, later: Value| steps(&json!([step(code, json!([call("delete", "p")])), step(code, later)]));
+        assert!(judge(&case(stuck), &got(stuck, json!([]))).is_empty(), "it is gone when the action is deleted");
+        assert!(!judge(&case(stuck), &got(stuck, json!([call("delete", "q")]))).is_empty());
+        assert!(!judge(&case("Hopeless"), &got("Hopeless", json!([]))).is_empty());
+        let unfinished = |code: &str| {
+            steps(&json!([{"calls": [call("delete", "p")], "taskAction": {"status": {
+            "pluginPhase": "PhaseQueued", "errorState": {"code": code}}}}]))
+        };
+        let expected = steps(&json!([{"calls": [], "taskAction": {"status": {
+            "pluginPhase": "PhaseQueued", "errorState": {"code": stuck}}}}]));
+        assert!(!judge(&recorded(&expected), &unfinished(stuck)).is_empty(), "the action goes on");
     }
 
     #[test]

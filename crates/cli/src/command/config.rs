@@ -30,7 +30,9 @@ pub fn run(program: &Program, command: ConfigCommand, overrides: Vec<(String, St
         ConfigCommand::Schema => {
             without_overrides("config schema").and_then(|()| output::print_json(&aileron_config::schema()))
         }
-        ConfigCommand::Example => without_overrides("config example").and_then(|()| output::print(&aileron_config::example())),
+        ConfigCommand::Example => {
+            without_overrides("config example").and_then(|()| output::print(&aileron_config::example()))
+        }
         ConfigCommand::Reference => {
             without_overrides("config reference").and_then(|()| output::print(&aileron_config::markdown()))
         }

@@ -18,7 +18,6 @@ use crate::storage::{Backend, SchemeSettings, StorageError, StorageSettings};
 pub(super) fn settings(config: &Config) -> Settings {
     let executor = &config.executor;
     Settings {
-        cluster: executor.cluster.clone(),
         max_system_failures: u32::try_from(executor.max_system_failures).unwrap_or_default(),
         requeue: SignedDuration::from_nanos(executor.requeue_duration.as_nanos()),
         missing_kind_timeout: SignedDuration::from_nanos(executor.missing_kind_timeout.as_nanos()),

@@ -5,36 +5,17 @@
 //! or two: an intermediate step is held here for a moment in case a newer one makes it superfluous.
 
 mod labelled;
+mod statuses;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use aileron_action::{Action, TaskAction, TaskActionStatus, labels};
 use aileron_machinery::{ActionKey, PendingReason};
 use kube::api::ObjectMeta;
 
 use self::labelled::{LabelIndex, ObjectLabels};
-
-/// A status that the API server does not have yet.
-#[derive(Clone, Debug)]
-pub struct Held {
-    /// What the server has.
-    pub written: TaskActionStatus,
-    /// What it should have.
-    pub wanted: TaskActionStatus,
-    /// Since when the two differ.
-    pub since: Instant,
-    /// When it must have it.
-    pub due: Instant,
-}
-
-/// The part of [`Held`] that is not the action's own status.
-struct Unwritten {
-    written: TaskActionStatus,
-    since: Instant,
-    due: Instant,
-}
+use crate::caches::held_status::{Unwritten, with_fields_of_control_plane};
 
 struct Entry {
     version: u64,
@@ -96,7 +77,7 @@ impl ActionStore {
                 let mut newer = Action::new(object, Some(&action));
                 let held = held.map(|held| {
                     let written = newer.status();
-                    newer.object.status = Some(ours_over(action.status(), &written));
+                    newer.object.status = Some(with_fields_of_control_plane(action.status(), &written));
                     Box::new(Unwritten { written, ..*held })
                 });
                 Known::Live { action: Arc::new(newer), held }
@@ -107,14 +88,6 @@ impl ActionStore {
             }
         };
         !echo
-    }
-
-    /// A write to the status is about to be sent. The watch may show it before the answer is here, and without this it
-    /// would pass for news: a round that asked for a pause would be followed by the next one at once.
-    pub fn announce_status(&self, key: &ActionKey, status: &TaskActionStatus) {
-        if let Some(entry) = self.lock().entries.get_mut(key) {
-            entry.announced = Some(Box::new(status.clone()));
-        }
     }
 
     /// The action is gone.
@@ -205,68 +178,6 @@ impl ActionStore {
         }
     }
 
-    /// Enters a write of ours to the status, as the server answered it. Whatever was held is superseded: steps of one
-    /// action are decided one after the other.
-    pub fn wrote_status(&self, key: &ActionKey, status: &TaskActionStatus, metadata: &ObjectMeta) {
-        let mut inner = self.lock();
-        if let Some(entry) = inner.entries.get_mut(key) {
-            entry.announced = None;
-        }
-        let Some((known_version, action, held)) = live(&mut inner.entries, key, metadata) else { return };
-        let written = version(metadata);
-        if written > *known_version {
-            *known_version = written;
-            *held = None;
-            action.object.metadata.resource_version = metadata.resource_version.clone();
-            action.object.status = Some(status.clone());
-        } else if let Some(held) = held.take() {
-            // The watch was faster: what it showed contains this write, and maybe more.
-            action.object.status = Some(held.written);
-        }
-    }
-
-    /// Enters a status that the server turned out to have already.
-    pub fn has_status(&self, key: &ActionKey, status: &TaskActionStatus) {
-        if let Some(Entry { known: Known::Live { action, held }, .. }) = self.lock().entries.get_mut(key)
-            && held.take().is_some()
-        {
-            Arc::make_mut(action).object.status = Some(status.clone());
-        }
-    }
-
-    /// Enters a status that is written later.
-    pub fn hold_status(&self, key: &ActionKey, status: &TaskActionStatus, due: Instant) {
-        let mut inner = self.lock();
-        let Some(Entry { known: Known::Live { action, held }, .. }) = inner.entries.get_mut(key) else { return };
-        *held = Some(match held.take() {
-            // What was promised for some moment is not put off by what changes meanwhile.
-            Some(earlier) => Box::new(Unwritten { due: due.min(earlier.due), ..*earlier }),
-            None => Box::new(Unwritten { written: action.status(), since: Instant::now(), due }),
-        });
-        let action = Arc::make_mut(action);
-        action.object.status = Some(status.clone());
-    }
-
-    /// The status that is still to be written, if there is one.
-    pub fn held(&self, key: &ActionKey) -> Option<Held> {
-        match &self.lock().entries.get(key)?.known {
-            Known::Live { action, held: Some(held) } => {
-                let Unwritten { written, since, due } = held.as_ref();
-                Some(Held { written: written.clone(), wanted: action.status(), since: *since, due: *due })
-            }
-            _ => None,
-        }
-    }
-
-    /// The status that the API server has, as far as is known.
-    pub fn written_status(&self, key: &ActionKey) -> Option<TaskActionStatus> {
-        match &self.lock().entries.get(key)?.known {
-            Known::Live { held: Some(held), .. } => Some(held.written.clone()),
-            Known::Live { action, held: None } => Some(action.status()),
-            Known::Ended => None,
-        }
-    }
-
     /// The action has ended and is labelled so; nothing more is needed of it.
     pub fn ended(&self, key: &ActionKey, metadata: &ObjectMeta) {
         if let Some(entry) = self.lock().entries.get_mut(key) {
@@ -345,14 +256,6 @@ fn version(metadata: &ObjectMeta) -> u64 {
     metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
-/// Our status, except for the fields that the control plane writes.
-pub fn ours_over(mut ours: TaskActionStatus, server: &TaskActionStatus) -> TaskActionStatus {
-    ours.signal_value = server.signal_value.clone();
-    ours.signalled_by = server.signalled_by.clone();
-    ours.signalled_at = server.signalled_at.clone();
-    ours
-}
-
 impl ActionStore {
     /// The actions that an object may have been made for.
     ///
@@ -383,12 +286,12 @@ impl ActionStore {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use aileron_action::TaskActionSpec;
-
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::caches::held_status::StatusStore;
 
-    fn object(version: &str, phase: &str) -> TaskAction {
+    pub(super) fn object(version: &str, phase: &str) -> TaskAction {
         let mut object = TaskAction::new("a", TaskActionSpec::default());
         object.metadata.namespace = Some("ns".into());
         object.metadata.uid = Some("u".into());
@@ -398,11 +301,11 @@ mod tests {
         object
     }
 
-    fn key() -> ActionKey {
+    pub(super) fn key() -> ActionKey {
         ActionKey::new("ns", "a")
     }
 
-    fn phase(memory: &ActionStore) -> String {
+    pub(super) fn phase(memory: &ActionStore) -> String {
         memory.get(&key()).unwrap().status().plugin_phase
     }
 
@@ -417,83 +320,6 @@ mod tests {
         assert_eq!(phase(&memory), "new");
         assert!(memory.observe(object("10", "newer")));
         assert_eq!(phase(&memory), "newer");
-    }
-
-    #[test]
-    fn a_held_status_survives_news_about_the_object() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
-        let wanted = TaskActionStatus { plugin_phase: "wanted".into(), ..Default::default() };
-        memory.hold_status(&key(), &wanted, Instant::now());
-        let mut changed = object("6", "old");
-        changed.metadata.deletion_timestamp =
-            Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
-        changed.status.as_mut().unwrap().signalled_by = "ada".into();
-        assert!(memory.observe(changed));
-        assert_eq!(phase(&memory), "wanted");
-        assert!(memory.get(&key()).unwrap().object.metadata.deletion_timestamp.is_some());
-        let held = memory.held(&key()).unwrap();
-        assert_eq!(held.written.plugin_phase, "old");
-        assert_eq!(held.wanted.signalled_by, "ada");
-    }
-
-    #[test]
-    fn a_write_supersedes_what_was_held_whoever_is_faster() {
-        let status = |phase: &str| TaskActionStatus { plugin_phase: phase.into(), ..Default::default() };
-        for watch_is_faster in [false, true] {
-            let memory = ActionStore::default();
-            memory.observe(object("5", "old"));
-            memory.hold_status(&key(), &status("held"), Instant::now());
-            if watch_is_faster {
-                memory.observe(object("6", "next"));
-            }
-            memory.wrote_status(&key(), &status("next"), &object("6", "").metadata);
-            assert_eq!(phase(&memory), "next", "watch is faster: {watch_is_faster}");
-            assert!(memory.held(&key()).is_none());
-        }
-    }
-
-    #[test]
-    fn our_own_write_is_no_news_though_the_watch_is_faster_than_the_answer() {
-        let memory = ActionStore::default();
-        memory.observe(object("1", "queued"));
-        let status = object("2", "running").status.unwrap();
-        memory.announce_status(&key(), &status);
-        assert!(!memory.observe(object("2", "running")));
-        memory.wrote_status(&key(), &status, &object("2", "running").metadata);
-        assert_eq!(phase(&memory), "running");
-        // The same words of somebody else, later, are news.
-        assert!(memory.observe(object("3", "running")));
-    }
-
-    #[test]
-    fn what_comes_with_our_own_write_is_news() {
-        let memory = ActionStore::default();
-        memory.observe(object("1", "queued"));
-        memory.announce_status(&key(), &object("2", "running").status.unwrap());
-        let mut signalled = object("2", "running");
-        signalled.status.as_mut().unwrap().signalled_by = "ada".into();
-        assert!(memory.observe(signalled));
-        let mut deleted = object("3", "running");
-        deleted.metadata.deletion_grace_period_seconds = Some(0);
-        assert!(memory.observe(deleted));
-    }
-
-    #[test]
-    fn what_others_wrote_just_before_us_is_not_missed() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
-        let written = TaskActionStatus { plugin_phase: "new".into(), ..Default::default() };
-        memory.wrote_status(&key(), &written, &object("7", "").metadata);
-        // Deleted and signalled at version 6, our write on top of it.
-        let mut echo = object("7", "new");
-        echo.metadata.deletion_timestamp = Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
-        echo.status.as_mut().unwrap().signalled_by = "ada".into();
-        assert!(memory.observe(echo.clone()));
-        let action = memory.get(&key()).unwrap();
-        assert!(action.object.metadata.deletion_timestamp.is_some());
-        assert_eq!(action.status().signalled_by, "ada");
-        assert!(!memory.observe(echo), "and it is news only once");
     }
 
     #[test]

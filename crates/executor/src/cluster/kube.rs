@@ -4,7 +4,6 @@ pub mod actions;
 pub mod finalizer;
 pub mod objects;
 pub mod requests;
-pub mod status_patch;
 
 use std::sync::Arc;
 

@@ -8,20 +8,22 @@ use aileron_machinery::clock::SystemClock;
 use aileron_machinery::{Platform, PluginSet};
 use async_trait::async_trait;
 use k8s_openapi::ByteString;
+use kube::api::ObjectMeta;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use prost::Message;
+use serde_json::Value;
 
 use super::*;
 use crate::caches::Caches;
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::objects::KubeObjects;
-use crate::cluster::{Actions, Objects, Urgency};
+use crate::cluster::{Actions, Objects, WriteSlot};
 use crate::reconcile::Settings;
 use crate::registry::{Registry, RegistryRules};
 use crate::services::events::{EventError, EventSink};
 use crate::storage::{BlobStore, MemoryStore};
 
-/// Writes that reach the memory and nobody else.
+/// A server that accepts every write, and answers with the next version.
 struct InMemory(Arc<ActionStore>);
 
 #[async_trait]
@@ -34,12 +36,11 @@ impl Actions for InMemory {
         Ok(())
     }
 
-    async fn write_status(&self, action: &Action, status: &TaskActionStatus, _: Urgency) -> Result<(), ApiError> {
-        let mut metadata = action.object.metadata.clone();
+    async fn patch_status(&self, key: &ActionKey, _: Value, _: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError> {
+        let mut metadata = self.0.get(key).unwrap().object.metadata.clone();
         let version: u64 = metadata.resource_version.unwrap().parse().unwrap();
         metadata.resource_version = Some((version + 1).to_string());
-        self.0.wrote_status(&ActionKey::of(&metadata), status, &metadata);
-        Ok(())
+        Ok(metadata)
     }
 
     async fn add_labels(&self, _: &Action, _: &[(&str, &str)]) -> Result<(), ApiError> {
@@ -61,17 +62,19 @@ impl EventSink for Nowhere {
 fn controller(memory: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let writer = Writer::new(kube::Client::try_from(nowhere).unwrap());
-    let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer.clone(), Caches::new("flyte")));
+    let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer, Caches::new("flyte")));
     let store: Arc<dyn BlobStore> = Arc::new(MemoryStore::new());
     let rules = RegistryRules::default();
     let registry =
         Registry::new(&PluginSet::new(), &rules, &objects, &store, &Arc::new(Gate::default()), None).unwrap();
+    let actions: Arc<dyn Actions> = Arc::new(InMemory(Arc::clone(memory)));
+    let statuses = StatusWriter::new(Arc::clone(&actions), Arc::new(Nowhere), Arc::new(SystemClock), "");
+    let statuses = Arc::new(statuses.holding_in(Arc::clone(memory) as _));
     let reconciler = Reconciler {
         registry: Arc::new(registry),
-        actions: Arc::new(InMemory(Arc::clone(memory))),
-        objects,
+        actions,
+        statuses: Arc::clone(&statuses),
         store,
-        events: Arc::new(Nowhere),
         catalog: None,
         clock: Arc::new(SystemClock),
         settings: Settings::default(),
@@ -81,7 +84,7 @@ fn controller(memory: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
         reconciler: Arc::new(reconciler),
         memory: Arc::clone(memory),
         queue: Arc::clone(queue),
-        actions: Arc::new(KubeActions::new(writer, Arc::clone(memory))),
+        statuses,
         max_rounds: 1,
     }
 }
@@ -185,15 +188,26 @@ fn at_the_gate_only_leaving_it_is_a_find() {
     assert!(found_something(&one, None));
 }
 
-#[tokio::test]
-async fn a_look_that_the_gate_asks_for_is_one_for_safety() {
-    let (memory, queue) = (Arc::<ActionStore>::default(), Arc::<Queue>::default());
-    let controller = controller(&memory, &queue);
-    let waiting = waiting(PendingReason::Quota, "1 left");
-    let key = ActionKey::of(&waiting.object.metadata);
-    memory.observe(waiting.object);
-    let at = |seconds| Wake::At(Timestamp::now() + SignedDuration::from_secs(seconds));
-    assert!(matches!(controller.after(&key, at(150)).await, Next::Safety(_)));
-    assert!(matches!(controller.after(&key, at(20)).await, Next::At(_)), "a pause that ends by itself");
-    assert!(matches!(controller.after(&key, Wake::OnChange).await, Next::Safety(_)));
+#[test]
+fn the_next_round_is_at_the_earliest_time_that_something_is_due() {
+    let (now, instant) = (Timestamp::UNIX_EPOCH, Instant::now());
+    let later = |seconds| instant + Duration::from_secs(seconds);
+    let at = |seconds| Wake::At(now + SignedDuration::from_secs(seconds));
+    let next = |wake, held| next_round(wake, held, false, now, instant);
+    assert!(matches!(next(Wake::Never, Some(later(1))), Next::Idle));
+    assert!(matches!(next(Wake::Now, None), Next::Again));
+    assert!(matches!(next(Wake::OnChange, None), Next::Safety(time) if time == instant + SAFETY));
+    assert!(matches!(next(Wake::OnChange, Some(later(2))), Next::At(time) if time == later(2)));
+    assert!(matches!(next(Wake::Retry(SignedDuration::from_secs(5)), None), Next::At(time) if time == later(5)));
+    assert!(matches!(next(at(5), Some(later(2))), Next::At(time) if time == later(2)));
+    assert!(matches!(next(at(-5), Some(later(2))), Next::At(time) if time == instant), "a time that has passed");
+}
+
+#[test]
+fn a_round_that_the_gate_asks_for_far_ahead_is_one_for_safety() {
+    let (now, instant) = (Timestamp::UNIX_EPOCH, Instant::now());
+    let next = |seconds| next_round(Wake::At(now + SignedDuration::from_secs(seconds)), None, true, now, instant);
+    assert!(matches!(next(150), Next::Safety(_)));
+    assert!(matches!(next(20), Next::At(_)), "a pause that ends by itself");
+    assert!(matches!(next_round(Wake::OnChange, None, true, now, instant), Next::Safety(_)));
 }

@@ -1,4 +1,6 @@
-//! The task cache: look before running, reserve while running, store after.
+//! The task cache: look up before a run, reserve while it runs, store outputs after it. [`decide`] has the rules.
+
+mod decide;
 
 use std::time::Duration;
 
@@ -7,24 +9,23 @@ use aileron_idl::flyteidl2::core::{
     CatalogCacheStatus, NodeExecutionIdentifier, TaskExecutionIdentifier, WorkflowExecutionIdentifier,
 };
 use aileron_machinery::error_text::chain;
-use aileron_machinery::{ExecutionError, ExternalResource, Phase, PhaseInfo, ReasonInfo, TaskContext, TaskInfo, code};
-use jiff::Timestamp;
+use aileron_machinery::{ExecutionError, Phase, PhaseInfo, TaskContext, code};
 
+use self::decide::{
+    AfterLookup, BeforeLookup, Lookup, after_lookup, after_reserve, at_end, before_lookup, external, hit,
+};
 use super::Reconciler;
 use crate::services::cache::{CacheKey, CacheMetadata, CatalogError};
 use crate::storage::StorageError;
 use crate::storage::outputs::write_outputs;
 
-/// Under this name the cache appears among the things outside an action.
-const EXTERNAL_ID: &str = "cache";
-
-/// What the cache means for this round.
+/// What the cache means for a round.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum CacheDecision {
-    /// The outputs were there and are now the action's own.
+pub(super) enum CacheAnswer {
+    /// The outputs were in the cache, and are now stored as the action's own.
     Hit(PhaseInfo),
-    /// Somebody else is computing them.
-    Wait(PhaseInfo),
+    /// Another action computes the outputs.
+    WaitForOwner(PhaseInfo),
     /// The task must run.
     Run {
         /// While it runs, its reservation must be extended.
@@ -32,78 +33,84 @@ pub(super) enum CacheDecision {
     },
 }
 
-/// The cache could not be asked.
+/// The cache could not be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CacheStageError {
-    /// The task cannot be cached, now or ever.
+    /// The task can never be cached, and its author asks for it.
     #[error("{}", .0.message)]
     Unusable(ExecutionError),
     /// The outputs of a hit could not be stored.
     #[error("persisting cached outputs: {0}")]
     Outputs(#[source] StorageError),
-    /// No reservation could be had.
+    /// The cache service did not answer a request for a reservation.
     #[error("acquiring cache reservation: {0}")]
     Reservation(#[source] Box<CatalogError>),
 }
 
 /// How one action uses the cache.
+#[derive(Clone, Debug)]
 struct CacheUse {
     key: CacheKey,
     owner: String,
-    /// Only one action at a time may compute what the key stands for.
+    /// Only one action at a time may compute the outputs of this key.
     serial: bool,
 }
 
 impl Reconciler {
-    /// Before the plugin works: a hit, a wait, or a run.
-    pub(super) async fn consult_cache(
-        &self,
-        action: &Action,
-        task: &TaskContext,
-    ) -> Result<CacheDecision, CacheStageError> {
-        const RUN: CacheDecision = CacheDecision::Run { reserved: false };
-        let (Some(usage), Some(catalog)) = (cache_use(action, task)?, &self.catalog) else { return Ok(RUN) };
-        let status = action.status();
-        if status.plugin_phase != Phase::Running.as_str() {
-            match catalog.lookup(&usage.key).await {
-                Ok(Some(hit)) => {
-                    write_outputs(self.store.as_ref(), &task.paths.output_path(), &hit.outputs)
-                        .await
-                        .map_err(CacheStageError::Outputs)?;
-                    let info = cache_info(CatalogCacheStatus::CacheHit, "cache hit", task.now);
-                    return Ok(CacheDecision::Hit(PhaseInfo::success(info)));
-                }
-                Ok(None) => {}
-                // A cache that is down makes tasks slower, not impossible.
-                Err(error) => {
-                    tracing::warn!(error = chain(&error), "cache lookup failed; the task runs without it");
-                    return Ok(RUN);
-                }
-            }
+    /// Before the plugin works: a hit, a wait for another action, or a run.
+    pub(super) async fn ask_cache(&self, action: &Action, task: &TaskContext) -> Result<CacheAnswer, CacheStageError> {
+        let answer = self.look_up_and_reserve(action, task).await;
+        if let Err(error @ (CacheStageError::Outputs(_) | CacheStageError::Reservation(_))) = &answer {
+            tracing::warn!(%error, "the cache could not be used; trying again later");
         }
-        if !usage.serial {
-            return Ok(RUN);
-        }
-        let reservation = catalog
-            .reserve(&usage.key, &usage.owner, self.heartbeat())
-            .await
-            .map_err(|error| CacheStageError::Reservation(Box::new(error)))?;
-        if reservation.owner_id == usage.owner {
-            return Ok(CacheDecision::Run { reserved: true });
-        }
-        let info = cache_info(CatalogCacheStatus::CacheMiss, "waiting for serialized cache owner", task.now);
-        let reason = format!("waiting for cache to be populated by reservation owner {:?}", reservation.owner_id);
-        Ok(CacheDecision::Wait(PhaseInfo::waiting_for_cache(status.plugin_phase_version, reason, info)))
+        answer
     }
 
-    /// After the plugin worked: store outputs, give the reservation back. The cache never fails a task.
-    pub(super) async fn settle_cache(&self, action: &Action, task: &TaskContext, phase: &mut PhaseInfo) {
+    async fn look_up_and_reserve(&self, action: &Action, task: &TaskContext) -> Result<CacheAnswer, CacheStageError> {
+        const RUN: CacheAnswer = CacheAnswer::Run { reserved: false };
+        let usage = cache_use(action, task).map_err(CacheStageError::Unusable)?;
+        let (Some(usage), Some(catalog)) = (usage, &self.catalog) else { return Ok(RUN) };
+        let status = action.status();
+        let after = match before_lookup(Phase::from_name(&status.plugin_phase), usage.serial) {
+            BeforeLookup::Run => AfterLookup::Run,
+            BeforeLookup::Reserve => AfterLookup::Reserve,
+            BeforeLookup::LookUp => {
+                let found = match catalog.lookup(&usage.key).await {
+                    Ok(Some(found)) => Lookup::Hit(found.outputs),
+                    Ok(None) => Lookup::Miss,
+                    Err(error) => {
+                        tracing::warn!(error = chain(&error), "cache lookup failed; the task runs without the cache");
+                        Lookup::Unavailable
+                    }
+                };
+                after_lookup(found, usage.serial)
+            }
+        };
+        match after {
+            AfterLookup::Run => Ok(RUN),
+            AfterLookup::UseOutputs(outputs) => {
+                write_outputs(self.store.as_ref(), &task.paths.output_path(), &outputs)
+                    .await
+                    .map_err(CacheStageError::Outputs)?;
+                Ok(CacheAnswer::Hit(hit(task.now)))
+            }
+            AfterLookup::Reserve => {
+                let reservation = catalog
+                    .reserve(&usage.key, &usage.owner, self.heartbeat())
+                    .await
+                    .map_err(|error| CacheStageError::Reservation(Box::new(error)))?;
+                Ok(after_reserve(&reservation.owner_id, &usage.owner, status.plugin_phase_version, task.now))
+            }
+        }
+    }
+
+    /// After the plugin worked: store outputs, release the reservation. A failing cache service never fails a task.
+    pub(super) async fn update_cache(&self, action: &Action, task: &TaskContext, phase: &mut PhaseInfo) {
         let (Ok(Some(usage)), Some(catalog)) = (cache_use(action, task), &self.catalog) else { return };
-        let ended = phase.phase();
-        if ended.is_success() {
+        let end = at_end(phase.phase());
+        if end.store_outputs {
             let outputs = task.paths.output_path();
-            let stored = catalog.put(&usage.key, &outputs, &entry_metadata(task), false).await;
-            let status = match stored {
+            let status = match catalog.put(&usage.key, &outputs, &entry_metadata(task), false).await {
                 Ok(()) => CatalogCacheStatus::CachePopulated,
                 Err(error) if error.is_already_exists() => CatalogCacheStatus::CachePopulated,
                 Err(error) => {
@@ -115,37 +122,38 @@ impl Reconciler {
                 info.external_resources.push(external(status));
             }
         }
-        if ended.is_terminal() {
-            self.give_back(&usage).await;
+        if end.release {
+            self.release_usage(&usage).await;
         }
     }
 
-    /// Gives the reservation of an action back, if it could have one.
+    /// Releases the cache reservation of an action, if it could have one.
     pub(super) async fn release_reservation(&self, action: &Action, task: &TaskContext) {
         if let Ok(Some(usage)) = cache_use(action, task) {
-            self.give_back(&usage).await;
+            self.release_usage(&usage).await;
         }
     }
 
-    async fn give_back(&self, usage: &CacheUse) {
+    async fn release_usage(&self, usage: &CacheUse) {
         let Some(catalog) = self.catalog.as_ref().filter(|_| usage.serial) else { return };
         if let Err(error) = catalog.release(&usage.key, &usage.owner).await {
             tracing::warn!(error = chain(&error), "failed to release the cache reservation; it will expire");
         }
     }
 
-    /// How often a reservation is extended; the service lets it lapse after a few missed ones.
+    /// How often a reservation is extended. The cache service lets it expire after a few missed extensions.
     fn heartbeat(&self) -> Duration {
-        Duration::try_from(self.requeue()).unwrap_or_default()
+        Duration::try_from(self.settings.requeue()).unwrap_or_default()
     }
 }
 
-fn cache_use(action: &Action, task: &TaskContext) -> Result<Option<CacheUse>, CacheStageError> {
+/// How an action uses the cache; `None` if its task is not cached, an error if it can never be.
+fn cache_use(action: &Action, task: &TaskContext) -> Result<Option<CacheUse>, ExecutionError> {
     let template = &task.template;
     let Some(metadata) = template.metadata.as_ref().filter(|metadata| metadata.discoverable) else { return Ok(None) };
     let Some(identifier) = template.id.clone() else {
         let message = "discoverable task is missing identifier; set the template's id or turn its cache off";
-        return Err(CacheStageError::Unusable(ExecutionError::user(code::BAD_TASK_SPECIFICATION, message)));
+        return Err(ExecutionError::user(code::BAD_TASK_SPECIFICATION, message));
     };
     Ok(Some(CacheUse {
         key: CacheKey::new(
@@ -180,14 +188,44 @@ fn entry_metadata(task: &TaskContext) -> CacheMetadata {
     }
 }
 
-fn cache_info(status: CatalogCacheStatus, reason: &str, now: Timestamp) -> TaskInfo {
-    TaskInfo {
-        external_resources: vec![external(status)],
-        additional_reasons: vec![ReasonInfo { reason: reason.into(), occurred_at: Some(now) }],
-        ..TaskInfo::at(now)
-    }
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
 
-fn external(cache_status: CatalogCacheStatus) -> ExternalResource {
-    ExternalResource { external_id: EXTERNAL_ID.into(), cache_status, ..ExternalResource::default() }
+    use aileron_action::TaskAction;
+    use aileron_idl::flyteidl2::core::{Identifier, TaskMetadata, TaskTemplate};
+    use aileron_machinery::Platform;
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn task(template: TaskTemplate) -> TaskContext {
+        TaskContext {
+            template: Arc::new(template),
+            metadata: Arc::default(),
+            paths: Arc::default(),
+            inputs: None,
+            platform: Platform::default(),
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn action() -> Action {
+        let mut object = TaskAction::new("a", Default::default());
+        object.metadata.namespace = Some("ns".into());
+        Action::new(object, None)
+    }
+
+    #[test]
+    fn only_a_discoverable_task_uses_the_cache_and_it_needs_an_identifier() {
+        let plain = TaskTemplate { metadata: Some(TaskMetadata::default()), ..TaskTemplate::default() };
+        assert!(cache_use(&action(), &task(plain)).is_ok_and(|usage| usage.is_none()));
+        let metadata = TaskMetadata { discoverable: true, cache_serializable: true, ..TaskMetadata::default() };
+        let nameless = TaskTemplate { metadata: Some(metadata), ..TaskTemplate::default() };
+        let error = cache_use(&action(), &task(nameless.clone())).err().unwrap_or_default();
+        assert_eq!(error.code, "BadTaskSpecification");
+        let named = TaskTemplate { id: Some(Identifier::default()), ..nameless };
+        let usage = cache_use(&action(), &task(named)).ok().flatten();
+        assert!(usage.is_some_and(|usage| usage.serial && usage.owner == "ns/a"));
+    }
 }

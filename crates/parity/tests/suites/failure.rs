@@ -12,7 +12,8 @@ aileron_parity::on_both!(
     a_second_attempt_may_succeed,
     an_error_that_is_not_recoverable_uses_no_more_attempts,
     a_task_that_is_killed_each_time_ends,
-    a_pod_that_is_lost_each_time_ends_the_task_and_one_that_is_lost_once_does_not
+    a_pod_that_is_lost_each_time_ends_the_task_and_one_that_is_lost_once_does_not,
+    a_pod_that_can_never_start_is_deleted_after_its_task_has_failed
 );
 
 /// Attempt, code and kind of each event of a failure, without repetitions.
@@ -112,5 +113,25 @@ async fn a_pod_that_is_lost_each_time_ends_the_task_and_one_that_is_lost_once_do
     let action = space.until_ended("lost").await?;
     assert_eq!(action.error_code(), "MaxSystemFailuresExceeded", "{}", action.summary());
     assert_eq!(space.runs().iter().filter(|run| run.name == "lost-0").count(), 4);
+    Ok(())
+}
+
+/// The pod would hold its quota until the action is deleted. A pod that ran is kept: its logs may still be wanted.
+async fn a_pod_that_can_never_start_is_deleted_after_its_task_has_failed(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("never-starts").await?;
+    let typo = "waiting:InvalidImageName:couldn't parse image name \"Registry/Task\"";
+    space.submit(&Task::container("typo").retries(3).attempts(&[typo])).await?;
+    space.submit(&Task::container("ran").attempts(&["error:Broken:permanent"])).await?;
+    let action = space.until_ended("typo").await?;
+    assert!(action.error_code().ends_with("InvalidImageName"), "{}", action.summary());
+    assert_eq!(action.shown().attempts, 1, "another attempt would have the same image");
+    assert_eq!(space.until_ended("ran").await?.error_code(), "Broken");
+    space.until_pods(&["ran-0"]).await?;
+
+    let requests = space.requests()?;
+    let deleted = requests.iter().position(|it| (&*it.verb, &*it.name) == ("delete", "typo-0")).unwrap();
+    let ended = requests.iter().rposition(|it| (&*it.verb, &*it.name) == ("patch", "typo")).unwrap();
+    assert!(ended < deleted, "the end is recorded first: {requests:?}");
+    assert_eq!(requests.iter().filter(|it| it.verb == "delete").count(), 1, "{requests:?}");
     Ok(())
 }

@@ -7,6 +7,7 @@ use aileron_action::{Action, TaskAction};
 use aileron_executor::cluster::Objects;
 use aileron_executor::reconcile::{Reconciler, Settings, Wake};
 use aileron_executor::registry::{Registry, RegistryRules};
+use aileron_executor::status_writer::StatusWriter;
 use aileron_executor::storage::BlobStore;
 use aileron_idl::flyteidl2::core::Literal;
 use aileron_machinery::clock::Clock as _;
@@ -55,16 +56,16 @@ fn reconciler(case: &Case, world: &Arc<World>, has_catalog: bool) -> anyhow::Res
     }
     let platform = installation.platform(&Value::Null)?;
     let requeue: i64 = decoded(case.input("requeueSeconds"))?;
+    let cluster: String = decoded(case.input("cluster"))?;
+    let statuses = StatusWriter::new(Arc::clone(world) as _, Arc::clone(world) as _, Arc::clone(world) as _, cluster);
     Ok(Reconciler {
         registry: Arc::new(registry),
         actions: Arc::clone(world) as _,
-        objects,
+        statuses: Arc::new(statuses),
         store,
-        events: Arc::clone(world) as _,
         catalog: has_catalog.then(|| Arc::clone(world) as _),
         clock: Arc::clone(world) as _,
         settings: Settings {
-            cluster: decoded(case.input("cluster"))?,
             max_system_failures: decoded(case.input("maxSystemFailures"))?,
             requeue: SignedDuration::from_secs(requeue),
             metadata: MetadataSettings {

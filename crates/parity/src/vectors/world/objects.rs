@@ -228,7 +228,7 @@ fn unreadable(error: &aileron_machinery::PluginError) -> ApiError {
 }
 
 /// A JSON merge patch (RFC 7386).
-fn merge(target: &mut Value, patch: &Value) {
+pub(super) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         target.clone_from(patch);
         return;

@@ -1,0 +1,246 @@
+//! The one place that records, holds and writes the status of actions.
+//!
+//! Recording has an order: first the event, durably, and then the status. The control plane takes the phase of a run
+//! from the status, but outputs and errors from events. A status that came first would show an end without its result.
+//!
+//! A terminal status, a new attempt and a counted failure are written at once. Any other status is intermediate: it is
+//! held for a short time ([`hold`]), because a newer status often replaces it, and then one request is saved. The
+//! [`StatusStore`] keeps what is held. The controller asks with [`StatusWriter::flush_if_due`] after each round.
+//!
+//! What to do is decided by pure functions: [`change`] says what is worth a write and an event, [`hold`] how long a
+//! status may be held and when it is sent.
+
+pub mod change;
+pub mod hold;
+mod merge_patch;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use aileron_action::events::{abort_event, action_event};
+use aileron_action::{Action, TaskActionStatus, labels};
+use aileron_kubekit::ApiError;
+use aileron_machinery::ActionKey;
+use aileron_machinery::PhaseInfo;
+use aileron_machinery::clock::Clock;
+use aileron_machinery::error_text::innermost;
+use serde_json::Value;
+
+use self::change::{Recording, When, is_refused_for_good, plan_recording, status_changed};
+use self::hold::{Flush, decide_flush};
+use self::merge_patch::merge_patch;
+use crate::caches::held_status::{StatusStore, with_fields_of_control_plane};
+use crate::cluster::{Actions, WriteSlot};
+use crate::services::events::{EventError, EventSink};
+
+/// A status could not be recorded. The round is done again later.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The API server refused a write to the action.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The event could not be recorded, so the status was not written.
+    #[error("{}", innermost(.0))]
+    Event(#[from] EventError),
+}
+
+/// Records statuses.
+pub struct StatusWriter {
+    actions: Arc<dyn Actions>,
+    events: Arc<dyn EventSink>,
+    clock: Arc<dyn Clock>,
+    /// `executor.cluster`: named in events.
+    cluster: String,
+    store: Option<Arc<dyn StatusStore>>,
+}
+
+impl StatusWriter {
+    /// A writer that holds nothing: every status is written at once.
+    pub fn new(
+        actions: Arc<dyn Actions>,
+        events: Arc<dyn EventSink>,
+        clock: Arc<dyn Clock>,
+        cluster: impl Into<String>,
+    ) -> Self {
+        Self { actions, events, clock, cluster: cluster.into(), store: None }
+    }
+
+    /// The same writer, which keeps intermediate statuses in this store until they are due.
+    #[must_use]
+    pub fn holding_in(self, store: Arc<dyn StatusStore>) -> Self {
+        Self { store: Some(store), ..self }
+    }
+
+    /// Records a phase: the event if there is news, then the status; nothing if nothing changed. An action that has
+    /// ended also gets its labels.
+    pub async fn record(
+        &self,
+        action: &Action,
+        status: &TaskActionStatus,
+        phase: &PhaseInfo,
+    ) -> Result<(), RecordError> {
+        match plan_recording(&action.status(), status) {
+            Recording::Nothing => {}
+            Recording::Status(when) => self.put(action, status, when).await?,
+            Recording::EventThenStatus(when) => {
+                self.report(action, &[(status, phase)]).await?;
+                self.put(action, status, when).await?;
+            }
+        }
+        if status.is_terminal() {
+            self.label_terminal(action, status).await?;
+        }
+        Ok(())
+    }
+
+    /// Records the end of one attempt and the beginning of the next: both events in one call, then the status at once.
+    pub async fn record_next_attempt(
+        &self,
+        action: &Action,
+        failed: (&TaskActionStatus, &PhaseInfo),
+        next: (&TaskActionStatus, &PhaseInfo),
+    ) -> Result<(), RecordError> {
+        self.report(action, &[failed, next]).await?;
+        Ok(self.write_now(action, next.0).await?)
+    }
+
+    /// Records a status that no event belongs to, at once. An action that has ended also gets its labels.
+    pub async fn record_without_event(&self, action: &Action, status: &TaskActionStatus) -> Result<(), RecordError> {
+        if status_changed(&action.status(), status) {
+            self.write_now(action, status).await?;
+        }
+        if status.is_terminal() {
+            self.label_terminal(action, status).await?;
+        }
+        Ok(())
+    }
+
+    /// Records that an action was aborted.
+    pub async fn report_abort(&self, action: &Action) -> Result<(), RecordError> {
+        let event = abort_event(action, &self.cluster, self.clock.now());
+        match self.events.record(event).await {
+            Err(error) => go_on_if_refused(error),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes a status at once, and nothing else.
+    pub async fn write_now(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
+        let key = ActionKey::of(&action.object.metadata);
+        let slot = self.actions.write_slot().await?;
+        let written = self.store.as_ref().and_then(|store| store.written_status(&key));
+        self.send(&key, &written.unwrap_or_else(|| action.status()), status, &slot).await
+    }
+
+    /// Labels an action that has ended, so that the garbage collector finds it and watch caches can leave it out.
+    pub async fn label_terminal(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
+        if labels::are_terminal(action.object.metadata.labels.as_ref()) {
+            return Ok(());
+        }
+        let ended = status.ended_at().unwrap_or_else(|| self.clock.now());
+        let completed = labels::completed_time(ended);
+        let labels = [(labels::TERMINATION_STATUS, labels::TERMINATED), (labels::COMPLETED_TIME, &completed)];
+        self.actions.add_labels(action, &labels).await
+    }
+
+    /// Writes the held status of an action if it is due and `superseded` does not say that a newer one is about to be
+    /// decided. Returns when to ask again; `None` if nothing is held any more.
+    pub async fn flush_if_due(
+        &self,
+        key: &ActionKey,
+        superseded: impl Fn() -> bool,
+    ) -> Result<Option<Instant>, ApiError> {
+        let Some(store) = &self.store else { return Ok(None) };
+        let Some(held) = store.held(key) else { return Ok(None) };
+        if let Flush::Later(at) = decide_flush(&held, self.clock.instant(), self.actions.is_busy()) {
+            return Ok(Some(at));
+        }
+        let slot = self.actions.write_slot().await?;
+        if superseded() {
+            return Ok(Some(held.due));
+        }
+        // Read again: the status may have been written or changed while this task waited for the slot.
+        if let Some(held) = store.held(key) {
+            self.send(key, &held.written, &held.wanted, &slot).await?;
+        }
+        Ok(None)
+    }
+
+    /// Writes all held statuses, before the process ends.
+    pub async fn flush_all(&self) {
+        let Some(store) = &self.store else { return };
+        let flush = async |key: ActionKey| {
+            let (Some(held), Ok(slot)) = (store.held(&key), self.actions.write_slot().await) else { return };
+            if let Err(error) = self.send(&key, &held.written, &held.wanted, &slot).await {
+                tracing::warn!(namespace = %key.namespace, name = %key.name, %error, "failed to write a held status");
+            }
+        };
+        // The write slots bound how many requests are in flight.
+        futures::future::join_all(store.held_keys().into_iter().map(flush)).await;
+    }
+
+    async fn put(&self, action: &Action, status: &TaskActionStatus, when: When) -> Result<(), ApiError> {
+        match (when, &self.store) {
+            (When::Within(hold), Some(store)) => {
+                let now = self.clock.instant();
+                store.hold_status(&ActionKey::of(&action.object.metadata), status, now, now + hold);
+                Ok(())
+            }
+            _ => self.write_now(action, status).await,
+        }
+    }
+
+    /// Records events that belong together. If that fails, a warning on the action says so, where `kubectl describe`
+    /// shows it.
+    async fn report(&self, action: &Action, steps: &[(&TaskActionStatus, &PhaseInfo)]) -> Result<(), RecordError> {
+        let now = self.clock.now();
+        let event = |(status, phase): &(&_, &_)| action_event(action, status, phase, &self.cluster, now);
+        if let Err(error) = self.events.record_all(steps.iter().map(event).collect()).await {
+            let name = &action.object.spec.action_name;
+            let note = format!("Failed to persist action event {name:?}: {}", innermost(&error));
+            self.actions.warn(&action.object, "ActionEventPublishFailed", "PublishingActionEvent", &note).await;
+            return go_on_if_refused(error);
+        }
+        Ok(())
+    }
+
+    /// Sends what differs between the two statuses, and enters the result into the store.
+    async fn send(
+        &self,
+        key: &ActionKey,
+        written: &TaskActionStatus,
+        wanted: &TaskActionStatus,
+        slot: &WriteSlot<'_>,
+    ) -> Result<(), ApiError> {
+        // A signal that arrived after this status was decided must not be taken back by it.
+        let wanted = with_fields_of_control_plane(wanted.clone(), written);
+        let store = self.store.as_ref();
+        let Some(change) = merge_patch(&as_json(written)?, &as_json(&wanted)?) else {
+            store.inspect(|store| store.has_status(key, &wanted));
+            return Ok(());
+        };
+        store.inspect(|store| store.announce_status(key, &wanted));
+        let metadata = self.actions.patch_status(key, change, slot).await?;
+        store.inspect(|store| store.wrote_status(key, &wanted, &metadata));
+        Ok(())
+    }
+}
+
+/// The events service would refuse such an event again, so the action goes on without it instead of never.
+fn go_on_if_refused(error: EventError) -> Result<(), RecordError> {
+    if is_refused_for_good(&error) {
+        tracing::error!(
+            error = innermost(&error),
+            "the events service refuses this event for good; going on without it"
+        );
+        return Ok(());
+    }
+    Err(error.into())
+}
+
+fn as_json(status: &TaskActionStatus) -> Result<Value, ApiError> {
+    serde_json::to_value(status)
+        .map_err(|error| ApiError::unanswered(format!("failed to serialise the status: {error}")))
+}

@@ -1,0 +1,265 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use aileron_action::{TaskAction, TaskActionSpec};
+use aileron_idl::flyteidl2::workflow::ActionEvent;
+use aileron_machinery::{ExecutionError, TaskInfo};
+use async_trait::async_trait;
+use jiff::Timestamp;
+use kube::api::ObjectMeta;
+
+use super::*;
+use crate::caches::held_status::{Held, Unwritten};
+
+/// A cluster, an events service, a store and a clock that write down what is asked of them.
+struct World {
+    log: Mutex<Vec<String>>,
+    event_error: Option<EventError>,
+    is_busy: AtomicBool,
+    start: Instant,
+    seconds: AtomicU64,
+    held: Mutex<HashMap<ActionKey, (Unwritten, TaskActionStatus)>>,
+}
+
+impl World {
+    fn new(event_error: Option<EventError>) -> Arc<Self> {
+        Arc::new(Self {
+            log: Mutex::default(),
+            event_error,
+            is_busy: AtomicBool::new(false),
+            start: Instant::now(),
+            seconds: AtomicU64::new(0),
+            held: Mutex::default(),
+        })
+    }
+
+    fn writer(self: &Arc<Self>) -> StatusWriter {
+        StatusWriter::new(Arc::clone(self) as _, Arc::clone(self) as _, Arc::clone(self) as _, "c")
+            .holding_in(Arc::clone(self) as _)
+    }
+
+    fn say(&self, words: impl Into<String>) {
+        self.log.lock().unwrap().push(words.into());
+    }
+
+    fn said(&self) -> Vec<String> {
+        std::mem::take(&mut *self.log.lock().unwrap())
+    }
+
+    fn pass(&self, seconds: u64) {
+        self.seconds.fetch_add(seconds, Ordering::SeqCst);
+    }
+
+    fn at(&self, seconds: u64) -> Instant {
+        self.start + Duration::from_secs(seconds)
+    }
+}
+
+#[async_trait]
+impl Actions for World {
+    async fn add_finalizer(&self, _: &Action) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn remove_finalizer(&self, _: &Action) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    fn is_busy(&self) -> bool {
+        self.is_busy.load(Ordering::SeqCst)
+    }
+
+    async fn patch_status(&self, key: &ActionKey, patch: Value, _: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError> {
+        self.say(format!("status {} {}", key.name, patch["pluginPhase"].as_str().unwrap_or_default()));
+        Ok(ObjectMeta::default())
+    }
+
+    async fn add_labels(&self, _: &Action, _: &[(&str, &str)]) -> Result<(), ApiError> {
+        self.say("labels");
+        Ok(())
+    }
+
+    async fn warn(&self, _: &TaskAction, reason: &str, _: &str, _: &str) {
+        self.say(format!("warning {reason}"));
+    }
+}
+
+#[async_trait]
+impl EventSink for World {
+    async fn record_all(&self, events: Vec<ActionEvent>) -> Result<(), EventError> {
+        let attempts: Vec<_> = events.iter().map(|event| event.attempt).collect();
+        self.say(format!("events of attempts {attempts:?}"));
+        self.event_error.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Clock for World {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn instant(&self) -> Instant {
+        self.at(self.seconds.load(Ordering::SeqCst))
+    }
+}
+
+impl StatusStore for World {
+    fn hold_status(&self, key: &ActionKey, status: &TaskActionStatus, now: Instant, due: Instant) {
+        let mut held = self.held.lock().unwrap();
+        let earlier = held.remove(key).map(|(earlier, _)| earlier);
+        held.insert(key.clone(), (Unwritten::hold(earlier, TaskActionStatus::default, now, due), status.clone()));
+    }
+
+    fn held(&self, key: &ActionKey) -> Option<Held> {
+        let held = self.held.lock().unwrap();
+        let (Unwritten { written, since, due }, wanted) = held.get(key)?.clone();
+        Some(Held { written, wanted, since, due })
+    }
+
+    fn held_keys(&self) -> Vec<ActionKey> {
+        self.held.lock().unwrap().keys().cloned().collect()
+    }
+
+    fn written_status(&self, _: &ActionKey) -> Option<TaskActionStatus> {
+        None
+    }
+
+    fn announce_status(&self, _: &ActionKey, _: &TaskActionStatus) {
+        self.say("announced");
+    }
+
+    fn wrote_status(&self, key: &ActionKey, _: &TaskActionStatus, _: &ObjectMeta) {
+        self.held.lock().unwrap().remove(key);
+    }
+
+    fn has_status(&self, key: &ActionKey, _: &TaskActionStatus) {
+        self.say("nothing to send");
+        self.held.lock().unwrap().remove(key);
+    }
+}
+
+fn action() -> Action {
+    let mut object = TaskAction::new("a", TaskActionSpec::default());
+    object.metadata.namespace = Some("ns".into());
+    Action::new(object, None)
+}
+
+fn key() -> ActionKey {
+    ActionKey::new("ns", "a")
+}
+
+fn info() -> TaskInfo {
+    TaskInfo::at(Timestamp::UNIX_EPOCH)
+}
+
+fn shown(phase: &PhaseInfo) -> TaskActionStatus {
+    let mut status = TaskActionStatus { attempts: 1, ..TaskActionStatus::default() };
+    status.show_phase(phase, Timestamp::UNIX_EPOCH);
+    status.plugin_phase = phase.phase().as_str().into();
+    status
+}
+
+#[tokio::test]
+async fn an_end_is_recorded_as_event_then_status_then_labels() {
+    let world = World::new(None);
+    let phase = PhaseInfo::permanent_failure(ExecutionError::user("c", "m"), info());
+    world.writer().record(&action(), &shown(&phase), &phase).await.unwrap();
+    let expected = ["events of attempts [1]", "announced", "status a PhasePermanentFailure", "labels"];
+    assert_eq!(world.said(), expected);
+}
+
+#[tokio::test]
+async fn an_intermediate_status_is_held_after_its_event_and_sent_when_due() {
+    let world = World::new(None);
+    let writer = world.writer();
+    let phase = PhaseInfo::initializing(0, "", info());
+    writer.record(&action(), &shown(&phase), &phase).await.unwrap();
+    assert_eq!(world.said(), ["events of attempts [1]"]);
+    assert_eq!(writer.flush_if_due(&key(), || false).await.unwrap(), Some(world.at(2)));
+    world.pass(2);
+    assert_eq!(writer.flush_if_due(&key(), || true).await.unwrap(), Some(world.at(2)), "a newer one is on its way");
+    world.is_busy.store(true, Ordering::SeqCst);
+    let again = world.at(2) + Duration::from_millis(250);
+    assert_eq!(writer.flush_if_due(&key(), || false).await.unwrap(), Some(again), "other writes go first");
+    world.is_busy.store(false, Ordering::SeqCst);
+    assert_eq!(world.said(), Vec::<String>::new());
+    assert_eq!(writer.flush_if_due(&key(), || false).await.unwrap(), None);
+    assert_eq!(world.said(), ["announced", "status a PhaseInitializing"]);
+    assert_eq!(writer.flush_if_due(&key(), || false).await.unwrap(), None);
+    assert_eq!(world.said(), Vec::<String>::new(), "it is sent only once");
+}
+
+#[tokio::test]
+async fn all_held_statuses_are_sent_at_the_end_also_those_that_are_not_due() {
+    let world = World::new(None);
+    let phase = PhaseInfo::queued(0, "", info());
+    world.writer().record(&action(), &shown(&phase), &phase).await.unwrap();
+    world.said();
+    world.writer().flush_all().await;
+    assert_eq!(world.said(), ["announced", "status a PhaseQueued"]);
+    assert!(world.held_keys().is_empty());
+}
+
+#[tokio::test]
+async fn a_status_that_the_server_has_costs_no_request() {
+    let world = World::new(None);
+    world.hold_status(&key(), &TaskActionStatus::default(), world.at(0), world.at(0));
+    assert_eq!(world.writer().flush_if_due(&key(), || false).await.unwrap(), None);
+    assert_eq!(world.said(), ["nothing to send"]);
+}
+
+#[tokio::test]
+async fn without_its_event_a_status_is_not_written() {
+    let world = World::new(Some(EventError::Closed));
+    let phase = PhaseInfo::success(info());
+    let error = world.writer().record(&action(), &shown(&phase), &phase).await.unwrap_err();
+    assert!(matches!(error, RecordError::Event(EventError::Closed)));
+    assert_eq!(world.said(), ["events of attempts [1]", "warning ActionEventPublishFailed"]);
+}
+
+#[tokio::test]
+async fn an_event_that_is_refused_for_good_does_not_stop_its_action() {
+    let world = World::new(Some(EventError::Invalid("id is missing")));
+    let phase = PhaseInfo::success(info());
+    world.writer().record(&action(), &shown(&phase), &phase).await.unwrap();
+    assert_eq!(world.said().last().unwrap(), "labels");
+    world.writer().report_abort(&action()).await.unwrap();
+    let world = World::new(Some(EventError::Closed));
+    world.writer().report_abort(&action()).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn the_next_attempt_is_written_at_once_after_both_events() {
+    let world = World::new(None);
+    let failed = PhaseInfo::retryable_failure(ExecutionError::user("c", "m"), info());
+    let queued = PhaseInfo::queued(0, "restarting task", info());
+    let next = TaskActionStatus { attempts: 2, ..shown(&queued) };
+    let writer = world.writer();
+    writer.record_next_attempt(&action(), (&shown(&failed), &failed), (&next, &queued)).await.unwrap();
+    assert_eq!(world.said(), ["events of attempts [1, 2]", "announced", "status a PhaseQueued"]);
+    assert!(world.held_keys().is_empty());
+}
+
+#[tokio::test]
+async fn a_writer_without_a_store_holds_nothing() {
+    let world = World::new(None);
+    let writer = StatusWriter::new(Arc::clone(&world) as _, Arc::clone(&world) as _, Arc::clone(&world) as _, "");
+    let phase = PhaseInfo::queued(0, "", info());
+    writer.record(&action(), &shown(&phase), &phase).await.unwrap();
+    assert_eq!(world.said(), ["events of attempts [1]", "status a PhaseQueued"]);
+    assert_eq!(writer.flush_if_due(&key(), || false).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_status_without_event_is_written_only_if_it_changed() {
+    let world = World::new(None);
+    world.writer().record_without_event(&action(), &TaskActionStatus::default()).await.unwrap();
+    assert_eq!(world.said(), Vec::<String>::new());
+    let paused = TaskActionStatus { plugin_phase: "p".into(), ..TaskActionStatus::default() };
+    world.writer().record_without_event(&action(), &paused).await.unwrap();
+    assert_eq!(world.said(), ["announced", "status a p"]);
+}
