@@ -23,3 +23,39 @@ pub fn texts(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
         _ => {}
     }
 }
+
+/// Calls the visitor with every two objects that stand at the same place of two documents, outermost first.
+pub fn object_pairs(
+    one: &mut Value,
+    other: &mut Value,
+    visit: &mut dyn FnMut(&mut Map<String, Value>, &mut Map<String, Value>),
+) {
+    if let (Value::Object(one), Value::Object(other)) = (&mut *one, &mut *other) {
+        visit(one, other);
+    }
+    pairs_below(one, other, &mut |one, other| object_pairs(one, other, visit));
+}
+
+/// Calls the visitor with every two texts that stand at the same place of two documents.
+pub fn text_pairs(one: &mut Value, other: &mut Value, visit: &mut dyn FnMut(&mut String, &mut String)) {
+    if let (Value::String(one), Value::String(other)) = (&mut *one, &mut *other) {
+        visit(one, other);
+    }
+    pairs_below(one, other, &mut |one, other| text_pairs(one, other, visit));
+}
+
+fn pairs_below(one: &mut Value, other: &mut Value, visit: &mut dyn FnMut(&mut Value, &mut Value)) {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            for (name, value) in one {
+                if let Some(counterpart) = other.get_mut(name) {
+                    visit(value, counterpart);
+                }
+            }
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.iter_mut().zip(other).for_each(|(value, counterpart)| visit(value, counterpart));
+        }
+        _ => {}
+    }
+}
