@@ -5,6 +5,7 @@
 //! configuration, clock, inputs, pods) is handed in as a value, so a plugin is tested with plain values.
 
 pub mod arguments;
+pub mod backoff;
 pub mod config;
 mod error;
 pub mod log_links;
