@@ -200,7 +200,9 @@ fn failed_attempt(action: &Action, phase: &PhaseInfo, now: Timestamp) -> TaskAct
 fn first_line(error: &ExecutionError) -> String {
     let line = error.message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let short: String = line.chars().take(LINE).collect();
-    format!("; the attempt before failed with {}: {short}", error.code)
+    // An error document may have no code.
+    let code = if error.code.is_empty() { "an error" } else { &error.code };
+    format!("; the attempt before failed with {code}: {short}")
 }
 
 fn forget_plugin_state(status: &mut TaskActionStatus) {
