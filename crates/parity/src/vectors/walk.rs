@@ -2,8 +2,11 @@
 
 use serde_json::{Map, Value};
 
+/// The members of an object.
+type Members = Map<String, Value>;
+
 /// Calls the visitor with every object of the document, outermost first.
-pub fn objects(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
+pub fn objects(value: &mut Value, visit: &mut dyn FnMut(&mut Members)) {
     match value {
         Value::Object(members) => {
             visit(members);
@@ -25,11 +28,7 @@ pub fn texts(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
 }
 
 /// Calls the visitor with every two objects that stand at the same place of two documents, outermost first.
-pub fn object_pairs(
-    one: &mut Value,
-    other: &mut Value,
-    visit: &mut dyn FnMut(&mut Map<String, Value>, &mut Map<String, Value>),
-) {
+pub fn object_pairs(one: &mut Value, other: &mut Value, visit: &mut dyn FnMut(&mut Members, &mut Members)) {
     if let (Value::Object(one), Value::Object(other)) = (&mut *one, &mut *other) {
         visit(one, other);
     }
