@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use aileron_machinery::backoff::{ExponentialBackoff, Jitter};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::amounts::Amounts;
@@ -49,6 +50,9 @@ struct Pause {
     cause: Cause,
 }
 
+/// The pause after the first refusal: any base to the power of zero, in seconds.
+const FIRST: Duration = Duration::from_secs(1);
+
 /// A pause where growth is switched off: long enough not to be a burden on the server, short enough not to be noticed in
 /// the length of a task.
 const FIXED: Duration = Duration::from_secs(5);
@@ -57,7 +61,7 @@ const FIXED: Duration = Duration::from_secs(5);
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// The random part of a pause, so that executors and kinds that were refused together do not come back together.
-pub const JITTER: f64 = 0.2;
+pub const JITTER: Jitter = Jitter { from: 1.0, to: 1.2 };
 
 impl Default for BackoffSettings {
     fn default() -> Self {
@@ -71,8 +75,8 @@ impl BackoffSettings {
         if self.base == 0 {
             return FIXED.min(self.longest);
         }
-        let seconds = u64::from(self.base).saturating_pow(exponent);
-        Duration::from_secs(seconds).min(self.longest)
+        let backoff = ExponentialBackoff { first: FIRST, factor: self.base, longest: self.longest };
+        backoff.pause(exponent.saturating_add(1))
     }
 }
 
@@ -144,7 +148,7 @@ impl Backoff {
                 if length < self.settings.longest {
                     self.exponent = self.exponent.saturating_add(1);
                 }
-                let until = later(now, length.mul_f64(1.0 + JITTER * random.clamp(0.0, 1.0)));
+                let until = later(now, JITTER.applied(length, random));
                 self.pause = Some(Pause { until: floor.map_or(until, |floor| floor.max(until)), cause });
             }
         }
@@ -292,7 +296,7 @@ mod tests {
                 let until = backoff.until(now).unwrap_or(now);
                 let length = Duration::try_from(until.duration_since(now)).unwrap();
                 prop_assert!(length >= before, "{length:?} after {before:?}");
-                prop_assert!(length <= settings.longest.mul_f64(1.0 + JITTER) + Duration::from_micros(1));
+                prop_assert!(length <= settings.longest.mul_f64(JITTER.to) + Duration::from_micros(1));
                 (now, before) = (until, length);
             }
         }

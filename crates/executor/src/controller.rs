@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aileron_action::{Action, TaskActionStatus};
+use aileron_machinery::backoff::ExponentialBackoff;
 use aileron_machinery::{ActionKey, PendingReason};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
@@ -189,8 +190,7 @@ fn waits_at_the_gate(action: &Action) -> bool {
 }
 
 fn backoff(failures: u32) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    FIRST_BACKOFF.saturating_mul(1 << doublings).min(LONGEST_BACKOFF)
+    ExponentialBackoff::doubling(FIRST_BACKOFF, LONGEST_BACKOFF).pause(failures)
 }
 
 fn unsigned(duration: SignedDuration) -> Duration {

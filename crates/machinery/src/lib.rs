@@ -6,6 +6,7 @@
 
 mod action_key;
 pub mod arguments;
+pub mod backoff;
 pub mod clock;
 pub mod config;
 mod error;

@@ -8,7 +8,7 @@ mod rules;
 use serde_json::Value;
 
 use crate::vectors::case::Case;
-use crate::vectors::upstream_bugs::memory_env_may_select_memory;
+use crate::vectors::upstream_bugs::{memory_env_may_select_memory, success_stays_success};
 
 pub use markdown::{MarkdownError, render_markdown};
 
@@ -158,6 +158,30 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         reason: "A task ends with its own container, also where a pod template puts others beside it; upstream marks \
                  the own container of sidecar tasks only, and waits for the whole pod of all others.",
         effect: Effect::Normalise(rules::own_container_ends_task),
+    },
+    OnPurpose {
+        id: "empty-outputs-stay-success",
+        reason: "A task that succeeded with an empty outputs file stays successful, however often its object is observed; \
+                 upstream writes an error document beside the outputs, and a second observation fails the task.",
+        effect: Effect::Normalise(success_stays_success),
+    },
+    OnPurpose {
+        id: "corrupt-state-message",
+        reason: "When the stored state of a plugin cannot be decoded, the error says what is wrong with the bytes; \
+                 upstream always says that version 0 was found where version 1 was expected.",
+        effect: Effect::Normalise(rules::own_words_for_corrupt_state),
+    },
+    OnPurpose {
+        id: "template-resources-for-side-containers",
+        reason: "A container that is not the task's own and sets no CPU or memory gets the amounts of the pod template; \
+                 upstream writes zeros into such a container, which hide the amounts of the template.",
+        effect: Effect::Normalise(rules::template_resources_apply),
+    },
+    OnPurpose {
+        id: "accelerator-classes-in-upper-case",
+        reason: "The printed configuration shows the names of accelerator classes in upper case, as they take effect; \
+                 upstream converts them at their first use, and prints them in lower case before that.",
+        effect: Effect::Normalise(rules::accelerator_classes_in_upper_case),
     },
     OnPurpose {
         id: "file-output-base",
@@ -311,6 +335,45 @@ mod tests {
         assert!(judge(&recorded("Forbidden"), &waits("Forbidden")).is_empty());
         assert!(judge(&recorded("ServerTimeout"), &waits("ServerTimeout")).is_empty());
         assert!(!judge(&recorded("Invalid"), &waits("Invalid")).is_empty());
+    }
+
+    #[test]
+    fn a_corrupt_state_is_told_in_our_own_words_and_is_nothing_else() {
+        let failed = |message: &str| {
+            steps(
+                &json!([{"transition": {"phaseInfo": {"error": {"code": "CorruptedPluginState", "message": message}}},
+                "kubernetesEvents": [format!("Warning Failed [CorruptedPluginState] {message}")]}]),
+            )
+        };
+        let case = recorded(&failed("plugin state version mismatch expected [1] got [0]"));
+        assert!(judge(&case, &failed("plugin state ends at byte 3 in the middle of a value")).is_empty());
+        assert!(!judge(&case, &failed("out of memory")).is_empty());
+    }
+
+    #[test]
+    fn the_amounts_of_a_template_apply_where_upstream_writes_zeros_and_nowhere_else() {
+        let pod = |limits: Value| json!({"resource": {"spec": {"containers": [{"resources": {"limits": limits}}]}}});
+        let case = |templates: Value| -> Case {
+            serde_json::from_value(json!({"family": "build", "name": "x", "now": "2009-11-10T23:00:00Z",
+                "context": {"podTemplates": templates}, "expected": pod(json!({"cpu": "0", "memory": "1Gi"}))}))
+            .unwrap()
+        };
+        let with_template = case(json!([{"metadata": {"name": "t"}}]));
+        assert!(judge(&with_template, &pod(json!({"cpu": "2", "memory": "1Gi"}))).is_empty());
+        assert!(judge(&with_template, &pod(json!({"memory": "1Gi"}))).is_empty());
+        assert!(!judge(&with_template, &pod(json!({"cpu": "2", "memory": "2Gi"}))).is_empty());
+        assert!(!judge(&case(json!([])), &pod(json!({"cpu": "2", "memory": "1Gi"}))).is_empty());
+    }
+
+    #[test]
+    fn names_of_accelerator_classes_are_printed_in_upper_case() {
+        let classes = |name: &str, resource: &str| json!({"value": {"plugins": {"k8s": {"accelerator-device-classes": {name: {"resource-name": resource}}}}}});
+        let case: Case = serde_json::from_value(json!({"family": "config", "name": "x", "fn": "config.dump",
+            "now": "2009-11-10T23:00:00Z", "expected": classes("nvidia_gpu", "g")}))
+        .unwrap();
+        assert!(judge(&case, &classes("NVIDIA_GPU", "g")).is_empty());
+        assert!(!judge(&case, &classes("nvidia_gpu", "g")).is_empty());
+        assert!(!judge(&case, &classes("NVIDIA_GPU", "h")).is_empty());
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod canonical;
 pub mod case;
 pub mod context;
 pub mod diff;
+pub mod encoded;
 pub mod families;
 pub mod installation;
 pub mod judge;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aileron_kubekit::ApiError;
+use aileron_machinery::backoff::ExponentialBackoff;
 use aileron_machinery::{Pending, PendingReason};
 use jiff::{SignedDuration, Timestamp};
 
@@ -20,14 +21,16 @@ pub(super) struct Pause {
     pub(super) until: Timestamp,
     /// What those who wait are told.
     pub(super) pending: Pending,
-    length: Duration,
+    /// Failures in a row, this one included.
+    failures: u32,
 }
 
 impl Pause {
     /// The pause after a failure, longer if one went before.
     pub(super) fn after(before: Option<&Self>, pool: &str, error: &ApiError, now: Timestamp) -> Self {
-        let length = before.map_or(FIRST, |before| before.length.saturating_mul(2).min(LONGEST));
-        let until = length.max(error.retry_after.unwrap_or_default());
+        let failures = before.map_or(1, |before| before.failures.saturating_add(1));
+        let until =
+            ExponentialBackoff::doubling(FIRST, LONGEST).pause(failures).max(error.retry_after.unwrap_or_default());
         let until = SignedDuration::try_from(until).ok().and_then(|wait| now.checked_add(wait).ok()).unwrap_or(now);
         let refusal = Refusal::of(error);
         let (reason, what) = match &refusal {
@@ -36,7 +39,7 @@ impl Pause {
             Refusal::Other => (PendingReason::BackOff, error.message.as_str()),
         };
         let pending = Pending::new(reason, format!("pool {pool}: a token cannot be taken now: {what}"));
-        Self { until, pending, length }
+        Self { until, pending, failures }
     }
 }
 

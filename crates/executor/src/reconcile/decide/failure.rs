@@ -133,7 +133,9 @@ fn failed_attempt(facts: &Facts<'_>, phase: &PhaseInfo) -> TaskActionStatus {
 fn quoted(error: &ExecutionError) -> String {
     let line = error.message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let short: String = line.chars().take(QUOTED_ERROR_LENGTH).collect();
-    format!("; the attempt before failed with {}: {short}", error.code)
+    // An error document may have no code.
+    let code = if error.code.is_empty() { "an error" } else { &error.code };
+    format!("; the attempt before failed with {code}: {short}")
 }
 
 /// What a phase tells beyond its name; only the time if it tells nothing.

@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
+use aileron_machinery::backoff::{ExponentialBackoff, Jitter};
+
 /// First wait: longer than a hiccup of the network, shorter than anybody notices.
 const FIRST: Duration = Duration::from_millis(100);
 
 /// Longest wait: a service that comes back is found within this time.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// How long to wait after `failures` failures in a row, at least one. Doubles each time; the upper half is random, so
-/// that replicas that failed together do not come back together.
+/// The lower half of a wait is fixed and the upper half random, so that replicas that failed together do not try again
+/// together.
+const JITTER: Jitter = Jitter { from: 0.5, to: 1.0 };
+
+/// How long to wait after `failures` failures in a row, at least one.
 pub(super) fn delay(failures: u32, random: f64) -> Duration {
-    let doubled = FIRST.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
-    doubled.min(LONGEST).mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
+    ExponentialBackoff::doubling(FIRST, LONGEST).pause_with(failures, JITTER, random)
 }
 
 #[cfg(test)]
