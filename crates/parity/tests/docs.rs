@@ -42,7 +42,7 @@ fn the_configuration_reference_is_current() {
 #[test]
 fn the_list_of_differences_is_current() {
     let crates = root().join("crates");
-    is_current("docs/differences.md", &aileron_parity::differences::render_markdown(&crates).unwrap());
+    is_current("docs/differences.md", &aileron_parity::vectors::differences::render_markdown(&crates).unwrap());
 }
 
 /// The page of each built-in plugin.
