@@ -6,6 +6,7 @@
 
 mod diagram;
 mod graph;
+mod imports;
 mod list;
 mod references;
 mod tokens;

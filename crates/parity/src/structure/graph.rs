@@ -22,6 +22,8 @@ pub struct Place {
 /// that modules use, or has code that uses modules; `pub use` is no such code.
 #[derive(Debug, Default)]
 pub struct ModuleGraph {
+    /// The name of the crate root as a module: `lib` or `main`.
+    pub root: String,
     /// All modules without those of tests.
     pub modules: BTreeSet<String>,
     /// For each module the modules that it uses, each with the first place where it does.
@@ -67,7 +69,7 @@ impl ModuleGraph {
 
     fn of(files: &[ModuleFile], root_name: &str) -> Self {
         let names = Names::of(files);
-        let mut graph = Self { modules: names.modules.clone(), ..Self::default() };
+        let mut graph = Self { root: root_name.to_owned(), modules: names.modules.clone(), ..Self::default() };
         for ModuleFile { file, facts, .. } in files {
             for reference in &facts.references {
                 let from = reference.module.as_deref().unwrap_or(root_name);
@@ -103,6 +105,11 @@ impl ModuleGraph {
     pub fn cycle(&self) -> Option<Vec<String>> {
         let chains = self.modules.iter().filter_map(|start| self.way_back(start));
         chains.min_by_key(Vec::len)
+    }
+
+    /// All modules that are part of a cycle.
+    pub fn in_cycles(&self) -> Vec<&str> {
+        self.modules.iter().filter(|module| self.way_back(module).is_some()).map(String::as_str).collect()
     }
 
     /// A shortest chain from a module back to itself.

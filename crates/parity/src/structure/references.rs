@@ -2,8 +2,9 @@
 
 use proc_macro2::TokenStream;
 use syn::visit::{self, Visit};
-use syn::{Attribute, ImplItem, Item, ItemMod, Meta, Stmt, TraitItem, UseTree, Visibility};
+use syn::{Attribute, ImplItem, Item, ItemMod, Meta, Stmt, TraitItem, Visibility};
 
+use super::imports::imports_of;
 use super::tokens::{Texts, demands_test, paths_in};
 
 /// A path of this crate that a source text names.
@@ -171,9 +172,7 @@ impl Visit<'_> for Reader {
         if item.leading_colon.is_some() {
             return;
         }
-        let mut imports = Vec::new();
-        flatten(&item.tree, &mut Vec::new(), &mut imports);
-        for import in imports {
+        for import in imports_of(&item.tree) {
             if self.is_at_root() {
                 let path = absolute(&[], &import.path).unwrap_or_else(|| import.path.clone());
                 self.facts.root_imports.push(RootImport { name: import.name, path });
@@ -222,45 +221,6 @@ impl Visit<'_> for Reader {
 
     /// `pub(in crate::x)` says who may see an item, and uses nothing.
     fn visit_visibility(&mut self, _: &Visibility) {}
-}
-
-/// One name that a `use` item brings in.
-struct Import {
-    name: String,
-    path: Vec<String>,
-    line: usize,
-}
-
-fn flatten(tree: &UseTree, prefix: &mut Vec<String>, found: &mut Vec<Import>) {
-    match tree {
-        UseTree::Path(path) => {
-            prefix.push(path.ident.to_string());
-            flatten(&path.tree, prefix, found);
-            prefix.pop();
-        }
-        UseTree::Name(name) => add(&name.ident, &name.ident, prefix, found),
-        UseTree::Rename(name) => add(&name.ident, &name.rename, prefix, found),
-        UseTree::Glob(glob) => {
-            let mut path = prefix.clone();
-            path.push("*".to_owned());
-            found.push(Import { name: "*".to_owned(), path, line: glob.star_token.spans[0].start().line });
-        }
-        UseTree::Group(group) => {
-            for tree in &group.items {
-                flatten(tree, prefix, found);
-            }
-        }
-    }
-}
-
-fn add(name: &syn::Ident, alias: &syn::Ident, prefix: &[String], found: &mut Vec<Import>) {
-    let mut path = prefix.to_vec();
-    // `use crate::x::{self}` is `use crate::x`.
-    if name != "self" || prefix.is_empty() {
-        path.push(name.to_string());
-    }
-    let shown = if alias == "self" { path.last().cloned().unwrap_or_default() } else { alias.to_string() };
-    found.push(Import { name: shown, path, line: name.span().start().line });
 }
 
 /// The path from the crate root of a path that begins with `crate`, `self` or `super`. Every other path begins with

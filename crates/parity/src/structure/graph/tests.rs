@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use super::*;
 
 /// A crate of small source texts, each with its path below `src`.
@@ -135,6 +137,7 @@ fn the_shortest_cycle_is_found() {
         ("d.rs", "use crate::c;"),
     ]);
     assert_eq!(cyclic.cycle().unwrap(), ["c", "d", "c"]);
+    assert_eq!(cyclic.in_cycles(), ["a", "b", "c", "d"]);
     assert!(cyclic.layers().is_empty());
 }
 
