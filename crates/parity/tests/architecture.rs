@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use aileron_parity::structure::{Member, ModuleGraph, ModuleList, members};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
 
-/// Crates of this workspace that each may depend on directly. A new crate needs a row.
+/// For each crate of this workspace the crates of this workspace that it may depend on directly. A new crate needs a row.
 const ARROWS: &[(&str, &[&str])] = &[
     ("aileron-kubekit", &[]),
     ("aileron-idl", &[]),
@@ -46,8 +46,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 const WITHOUT_A_CLIENT: &[&str] = &["aileron-kubekit", "aileron-idl", "aileron-machinery", "aileron-plugins"];
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime"];
 
-/// Nowhere at all: a second TLS provider makes rustls unable to choose, OpenSSL needs C and a system library, and
-/// the YAML crate is abandoned. deny.toml says the same.
+/// Crates that no crate may use, directly or not: rustls cannot choose between two TLS providers, OpenSSL needs a C build
+/// and a system library, and the YAML crates are abandoned. deny.toml bans the same crates.
 const NOWHERE: &[&str] =
     &["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls", "serde_yaml", "serde_yml"];
 
@@ -100,7 +100,7 @@ impl Graph {
         self.metadata[id].name.to_string()
     }
 
-    /// All that `root` reaches by normal dependencies, each with one way there.
+    /// All packages that `root` reaches by normal dependencies, each with one chain of dependencies to it.
     fn reached(&self, root: &PackageId) -> BTreeMap<String, String> {
         let mut ways = BTreeMap::new();
         let mut open = vec![(root.clone(), self.name(root))];
@@ -119,7 +119,7 @@ impl Graph {
 }
 
 #[test]
-fn crates_know_only_those_they_may() {
+fn crates_depend_only_on_crates_that_the_list_allows() {
     let graph = Graph::load();
     let ours: BTreeSet<_> = graph.metadata.workspace_members.iter().map(|id| graph.name(id)).collect();
     for id in &graph.metadata.workspace_members {
@@ -214,22 +214,22 @@ fn plugins_compile_without_a_kubernetes_client() {
             }
         }
     }
-    // The test sees: the executor does have a client.
+    // The check finds a client where there is one: the executor has it.
     let executor = graph.metadata.workspace_members.iter().find(|id| graph.name(id) == "aileron-executor").unwrap();
     assert!(graph.reached(executor).contains_key("kube-client"));
 }
 
 #[test]
-fn what_is_banned_is_nowhere() {
+fn no_banned_crate_is_used() {
     let graph = Graph::load();
     let resolved: BTreeSet<_> = graph.edges.keys().map(|id| graph.name(id)).collect();
     for banned in NOWHERE {
-        assert!(!resolved.contains(*banned), "{banned} came in; `cargo tree -i {banned}` says through whom");
+        assert!(!resolved.contains(*banned), "{banned} is used; `cargo tree -i {banned}` says by which crate");
     }
 }
 
 #[test]
-fn the_policy_file_bans_the_same() {
+fn the_policy_file_bans_the_same_crates() {
     let policy = include_str!("../../../deny.toml");
     for banned in NOWHERE {
         assert!(policy.contains(&format!("crate = \"{banned}\"")), "deny.toml does not ban {banned}");

@@ -53,6 +53,19 @@ fn source_files_that_pages_name_exist() {
     assert!(missing.is_empty(), "these files do not exist (any more):\n{}", missing.join("\n"));
 }
 
+#[test]
+fn the_readme_names_every_crate() {
+    let readme = read("README.md");
+    let folders = readme.split_once("\n## Folders\n").unwrap().1.split("\n## ").next().unwrap();
+    let named: BTreeSet<_> = folders
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
+        .map(str::to_owned)
+        .collect();
+    let crates: BTreeSet<_> = members(&root()).unwrap().into_iter().map(|member| member.name).collect();
+    assert_eq!(named, crates, "the list below the heading Folders of README.md");
+}
+
 /// Words in backticks.
 fn code_words(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
