@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 use super::canonical::{Style, canonical};
 use super::case::Case;
 use super::diff::{Difference, differences};
+use super::differences as on_purpose;
 use super::families::stored_state_meaning;
 use super::{encoded, steps, upstream_bugs, walk};
-use crate::differences as on_purpose;
 
 /// Where the result of a case is not the recorded one; empty if it is.
 ///

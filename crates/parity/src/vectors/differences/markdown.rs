@@ -36,7 +36,7 @@ pub fn render_markdown(crates: &Path) -> Result<String, MarkdownError> {
         "# Differences from upstream\n\n\
          Aileron takes the place of the Go executor and keeps its behaviour, which recorded results of the Go code \
          prove case by case. This page lists where it behaves differently on purpose. It is generated: change the list \
-         in `crates/parity/src/differences.rs` or the doc comments, not this file.\n\n\
+         in `crates/parity/src/vectors/differences.rs` or the doc comments, not this file.\n\n\
          ## In recorded results\n\n",
     );
     for difference in ON_PURPOSE {
