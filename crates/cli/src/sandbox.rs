@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use aileron_apiserver::{ApiServer, Options, Persistence};
 use aileron_kubekit::quantity::Quantity;
-use aileron_sandbox::{ApiServer, Node, NodeOptions, Operators, Options, Persistence, Rules, install_definitions};
+use aileron_sandbox::{Node, NodeOptions, Operators, Rules, install_definitions};
 use anyhow::{Context, anyhow};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;

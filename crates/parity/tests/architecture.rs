@@ -12,7 +12,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("aileron-machinery", &["aileron-kubekit", "aileron-idl"]),
     ("aileron-plugins", &["aileron-machinery", "aileron-kubekit", "aileron-idl"]),
     ("aileron-executor", &["aileron-plugins", "aileron-machinery", "aileron-kubekit", "aileron-idl"]),
-    ("aileron-sandbox", &["aileron-kubekit"]),
+    ("aileron-apiserver", &["aileron-kubekit"]),
+    ("aileron-sandbox", &["aileron-apiserver", "aileron-kubekit"]),
     (
         "aileron",
         &[
@@ -21,6 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "aileron-machinery",
             "aileron-kubekit",
             "aileron-idl",
+            "aileron-apiserver",
             "aileron-sandbox",
         ],
     ),
@@ -33,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "aileron-machinery",
             "aileron-kubekit",
             "aileron-idl",
+            "aileron-apiserver",
             "aileron-sandbox",
         ],
     ),

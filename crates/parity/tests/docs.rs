@@ -121,7 +121,8 @@ fn every_plugin_has_a_page_with_its_kind_and_permissions() {
     assert!(explained.iter().all(|name| index.contains(&format!("(plugins/{name}.md)"))));
 }
 
-const CRATES: [&str; 8] = ["kubekit", "idl", "machinery", "plugins", "executor", "sandbox", "cli", "parity"];
+const CRATES: [&str; 9] =
+    ["kubekit", "idl", "machinery", "plugins", "executor", "apiserver", "sandbox", "cli", "parity"];
 const MODULES: [&str; 2] = ["<!-- modules -->\n", "<!-- end of modules -->\n"];
 
 #[test]

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use aileron_apiserver::{ApiServer, Options};
 use aileron_executor::action::{TaskAction, TaskActionStatus, crd::crd};
 use aileron_executor::config::{Config, Sources};
 use aileron_executor::offline::task_file;
@@ -16,7 +17,7 @@ use aileron_machinery::{
     K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginSet, TaskContext, TaskInfo,
 };
 use aileron_parity::events_stub::EventsStub;
-use aileron_sandbox::{ApiServer, Node, NodeOptions, Options};
+use aileron_sandbox::{Node, NodeOptions};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use kube::Api;
 use kube::api::{LogParams, PostParams};

@@ -8,7 +8,8 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use aileron_sandbox::{Fault, Match, NodeOptions};
+use aileron_apiserver::{Fault, Match};
+use aileron_sandbox::NodeOptions;
 use kube::api::DeleteParams;
 use serde_json::json;
 

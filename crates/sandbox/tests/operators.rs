@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use aileron_sandbox::{ApiServer, Fault, Match, OperatorError, Operators, Options, Rules, install_definitions};
+use aileron_apiserver::{ApiServer, Fault, Match, Options};
+use aileron_sandbox::{OperatorError, Operators, Rules, install_definitions};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -201,5 +202,5 @@ async fn columns_are_shown_and_two_for_a_kind_are_too_many() {
     assert_eq!(table["rows"][0]["cells"].as_array().unwrap()[..2], [json!("shown"), json!("Done")]);
 
     let twice = Operators::start(world.server.client(), vec![rules(), rules()]).await.unwrap_err();
-    assert!(matches!(&twice, OperatorError::Twice(kind) if kind == "things.example.org"), "{twice}");
+    assert!(matches!(&twice, OperatorError::Duplicate(kind) if kind == "things.example.org"), "{twice}");
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aileron_apiserver::{Fault, Match};
 use aileron_executor::action::TaskAction;
 use aileron_executor::config::sections::pools::PoolConfig;
 use aileron_executor::controller::memory::ActionKey;
@@ -18,7 +19,6 @@ use aileron_machinery::{
 };
 use aileron_parity::cluster::User;
 use aileron_parity::suite::{Executor, LOOK_EVERY, PATIENCE, Server, Shown, Space, Task};
-use aileron_sandbox::{Fault, Match};
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;

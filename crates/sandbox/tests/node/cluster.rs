@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aileron_sandbox::{ApiServer, Node, NodeOptions, Options};
+use aileron_apiserver::{ApiServer, Options};
+use aileron_sandbox::{Node, NodeOptions};
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{ListParams, LogParams, PostParams, WatchEvent, WatchParams};
