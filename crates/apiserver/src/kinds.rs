@@ -34,7 +34,7 @@ pub struct Kind {
     pub categories: Vec<String>,
     pub(crate) schema: Schema,
     /// The name under which objects are stored: `pods`, `things.example.org`. All versions of a resource have the same
-    /// name here, and so have the two groups that serve events.
+    /// name. The two groups that serve events have the same name too.
     pub(crate) resource: Arc<str>,
     pub(crate) behaviour: Behaviour,
 }

@@ -1,7 +1,8 @@
 //! Keeps the objects of a server in a file.
 //!
-//! The whole file is written a moment after a change. The new file is completed under another name and then replaces the
-//! old one, so a process that is killed leaves a complete file. Changes since the last save are lost with the process.
+//! The whole file is written a moment after a change. The new file is completed under another name and then replaces
+//! the old one, so a process that is killed leaves a complete file. Changes since the last save are lost with the
+//! process.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -159,8 +160,8 @@ impl LockedDir {
     }
 }
 
-/// Saves after changes, and a last time when it is cancelled. After a failed save, the next change triggers another one;
-/// only the error of the last save is returned.
+/// Saves after changes, and a last time when it is cancelled. After a failed save, the next change triggers another
+/// one; only the error of the last save is returned.
 async fn save_changes(dir: LockedDir, server: ApiServer, cancel: CancellationToken) -> Result<(), PersistError> {
     let dir = std::sync::Arc::new(dir);
     let mut writes = server.store().writes();

@@ -125,7 +125,7 @@ async fn on_collection(call: &Call<'_>, verb: &str, kind: Arc<Kind>, namespace: 
             Ok(call::object(&kind, StatusCode::CREATED, object))
         }
         _ => {
-            let options = delete::Options::read(&call.body, query)?;
+            let options = delete::DeletionOptions::read(&call.body, query)?;
             let mut page = list::list(state, &kind, namespace, query)?;
             for stored in &page.items {
                 match delete::delete(state, &kind, &stored.key, &options) {
@@ -152,7 +152,7 @@ fn on_object(call: &Call<'_>, verb: &str, kind: &Kind, key: &Key) -> Result<Resp
             Ok(([(header::CONTENT_TYPE, "application/json")], out).into_response())
         }
         "delete" => {
-            let options = delete::Options::read(&call.body, query)?;
+            let options = delete::DeletionOptions::read(&call.body, query)?;
             let answer = delete::delete(state, kind, key, &options)?;
             Ok(call::object(kind, StatusCode::OK, answer))
         }

@@ -1,4 +1,4 @@
-//! Whatever is sent, the answer is an object, a list or a `Status`, and the server goes on.
+//! Malformed requests: the answer is always an object, a list or a `Status`, and the server keeps working.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;
@@ -8,8 +8,8 @@ use http::Request;
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Requests that are right, to be spoilt.
-const RIGHT: [(&str, &str, &str, &str); 15] = [
+/// Valid requests, from which the test makes malformed ones.
+const VALID: [(&str, &str, &str, &str); 15] = [
     (
         "POST",
         "/api/v1/namespaces/default/pods",
@@ -88,10 +88,10 @@ const RIGHT: [(&str, &str, &str, &str); 15] = [
     ("GET", "/api/v1/namespaces/default/pods/q/log?tailLines=5&sinceSeconds=10&timestamps=true&previous=false", "", ""),
 ];
 
-/// Well above what an answer takes.
+/// Time limit of an answer. Answers take a few milliseconds.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Pieces that often break things.
+/// Texts that are inserted into requests because they often reveal errors of parsers.
 const PIECES: [&str; 24] = [
     "{",
     "}",
@@ -119,17 +119,19 @@ const PIECES: [&str; 24] = [
     "\n- a: *b",
 ];
 
+/// How a valid request is changed.
 #[derive(Clone, Debug)]
-struct Spoilt {
+struct Mutation {
     which: usize,
     method: Option<&'static str>,
     media: Option<&'static str>,
-    /// Place (as a share of the length), piece, and how much of what stood there goes.
+    /// Position (as a fraction of the length), index of the inserted text, and number of replaced characters.
     edits: Vec<(u16, usize, usize)>,
+    /// Whether the path is edited instead of the body.
     in_path: bool,
 }
 
-fn spoilt() -> impl Strategy<Value = Spoilt> {
+fn mutation() -> impl Strategy<Value = Mutation> {
     let method = prop::option::weighted(
         0.2,
         prop::sample::select(vec!["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"]),
@@ -149,15 +151,15 @@ fn spoilt() -> impl Strategy<Value = Spoilt> {
         ]),
     );
     let edits = prop::collection::vec((any::<u16>(), 0..PIECES.len(), 0usize..12), 1..4);
-    (0..RIGHT.len(), method, media, edits, prop::bool::weighted(0.3))
-        .prop_map(|(which, method, media, edits, in_path)| Spoilt { which, method, media, edits, in_path })
+    (0..VALID.len(), method, media, edits, prop::bool::weighted(0.3))
+        .prop_map(|(which, method, media, edits, in_path)| Mutation { which, method, media, edits, in_path })
 }
 
 fn edited(text: &str, edits: &[(u16, usize, usize)]) -> String {
     let mut chars: Vec<char> = text.chars().collect();
-    for (place, piece, gone) in edits {
-        let at = usize::from(*place) * chars.len() / usize::from(u16::MAX);
-        let end = (at + gone).min(chars.len());
+    for (position, piece, replaced) in edits {
+        let at = usize::from(*position) * chars.len() / usize::from(u16::MAX);
+        let end = (at + replaced).min(chars.len());
         chars.splice(at..end, PIECES[*piece].chars());
     }
     chars.into_iter().collect()
@@ -174,7 +176,7 @@ async fn send(
     if !media.is_empty() {
         request = request.header("content-type", media);
     }
-    // Not every text is an address; those that are not never reach a server.
+    // A client cannot send a path that is not a valid URI.
     let request = request.body(axum::body::Body::from(body.to_owned())).ok()?;
     let response = tower::ServiceExt::oneshot(server.router(), request).await.unwrap();
     let code = response.status().as_u16();
@@ -208,28 +210,28 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_spoilt_request_gets_a_proper_answer(spoilt in spoilt()) {
+    fn a_malformed_request_gets_a_valid_answer(mutation in mutation()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let server = server().await;
-            let (method, path, media, body) = RIGHT[spoilt.which];
-            let method = spoilt.method.unwrap_or(method);
-            let media = spoilt.media.unwrap_or(media);
-            let (path, body) = if spoilt.in_path {
-                (format!("/{}", edited(&path[1..], &spoilt.edits)), body.to_owned())
+            let (method, path, media, body) = VALID[mutation.which];
+            let method = mutation.method.unwrap_or(method);
+            let media = mutation.media.unwrap_or(media);
+            let (path, body) = if mutation.in_path {
+                (format!("/{}", edited(&path[1..], &mutation.edits)), body.to_owned())
             } else {
-                (path.to_owned(), edited(body, &spoilt.edits))
+                (path.to_owned(), edited(body, &mutation.edits))
             };
-            // A watch that is still right goes on for a while; that it began is answer enough.
+            // A watch that is still valid stays open, so it may exceed the time limit.
             let answer = tokio::time::timeout(PATIENCE, send(&server, method, &path, media, &body)).await;
             let Ok(answer) = answer else { return assert!(path.contains("watch"), "no answer: {method} {path} {body}") };
             let Some((code, media, answer)) = answer else { return };
-            // The real server too blames itself for options of a deletion, and for revisions, that it cannot read.
-            let said = String::from_utf8_lossy(&answer);
-            let blames_itself = method == "DELETE"
+            // kube-apiserver also answers 500 to delete options and revisions that it cannot parse.
+            let text = String::from_utf8_lossy(&answer);
+            let may_be_internal = method == "DELETE"
                 || path.contains("resourceVersion")
-                || (body.contains("resourceVersion") && said.contains("strconv.ParseUint: parsing"));
-            assert!(code < 500 || blames_itself, "{code} {method} {path} {body}");
+                || (body.contains("resourceVersion") && text.contains("strconv.ParseUint: parsing"));
+            assert!(code < 500 || may_be_internal, "{code} {method} {path} {body}");
             if code >= 400 && method != "HEAD" && media == "application/json" {
                 let status: Value = serde_json::from_slice(&answer).unwrap();
                 assert_eq!((&status["kind"], &status["code"]), (&"Status".into(), &code.into()), "{method} {path} {body}");
@@ -237,7 +239,7 @@ proptest! {
             } else {
                 assert!(code < 400 || code == 404 || method == "HEAD", "{code} {media} {method} {path}");
             }
-            // It goes on.
+            // The server still works.
             let (code, _, _) = send(&server, "GET", "/api/v1/namespaces/default/pods/q", "", "").await.unwrap();
             assert!(code == 200 || code == 404);
         });
@@ -245,11 +247,11 @@ proptest! {
 }
 
 #[tokio::test]
-async fn what_is_spoilt_there_is_right() {
+async fn the_unchanged_requests_are_valid() {
     let server = server().await;
-    for (method, path, media, body) in RIGHT {
+    for (method, path, media, body) in VALID {
         let (code, _, answer) = send(&server, method, path, media, body).await.unwrap();
-        // Understood, and refused by their own account: another revision, another uid, a container too many.
+        // These are well-formed, but refused because of another revision, another uid or an added container.
         let is_refused =
             ["watch=1", "configmaps/d", "pods/q"].iter().any(|part| path.ends_with(part)) || method == "PUT";
         assert!(code < 300 || [404, 409, 422, 504].contains(&code), "{method} {path}: {code} {answer:?}");
@@ -258,7 +260,7 @@ async fn what_is_spoilt_there_is_right() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_or_too_deep_is_refused() {
+async fn a_body_that_is_too_large_or_too_deep_is_refused() {
     let server = server().await;
     let maps = "/api/v1/namespaces/default/configmaps";
     let large = format!(r#"{{"metadata":{{"name":"x"}},"data":{{"a":"{}"}}}}"#, "x".repeat(4 << 20));
@@ -275,7 +277,7 @@ async fn what_is_too_large_or_too_deep_is_refused() {
             assert!((400..500).contains(&code), "{code} {answer:?}");
         }
     }
-    // A million laughs.
+    // A YAML document whose aliases expand to millions of items ("billion laughs").
     let laughs = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n";
     let (code, _, answer) = send(&server, "POST", maps, "application/yaml", laughs).await.unwrap();
     assert!((400..500).contains(&code), "{code} {answer:?}");

@@ -1,4 +1,4 @@
-//! What controllers do in a cluster and the server does by itself: owned objects, namespaces, quotas.
+//! The work of controllers that the server does by itself: owned objects, namespaces, quotas.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use aileron_apiserver::{ApiServer, Fault, Match, Options};
@@ -42,7 +42,7 @@ fn pod(name: &str, cpu: &str) -> Value {
 }
 
 #[tokio::test]
-async fn owned_objects_go_with_the_last_of_their_owners() {
+async fn owned_objects_are_deleted_with_their_last_owner() {
     let server = ApiServer::new(Options::default());
     let (a, b) = (map(&server, "a", &[], &[]).await, map(&server, "b", &[], &[]).await);
     let of_a = map(&server, "of-a", &[&a], &[]).await;
@@ -57,7 +57,7 @@ async fn owned_objects_go_with_the_last_of_their_owners() {
 }
 
 #[tokio::test]
-async fn an_object_of_owners_that_are_not_there_goes_at_once() {
+async fn an_object_without_existing_owners_is_deleted_at_once() {
     let server = ApiServer::new(Options::default());
     map(&server, "late", &["no-such-uid"], &[]).await;
     assert!(names(&server).is_empty());
@@ -67,7 +67,7 @@ async fn an_object_of_owners_that_are_not_there_goes_at_once() {
 }
 
 #[tokio::test]
-async fn in_the_foreground_the_owner_goes_last() {
+async fn with_foreground_propagation_the_owner_is_deleted_last() {
     let server = ApiServer::new(Options::default());
     let owner = map(&server, "owner", &[], &[]).await;
     map(&server, "held", &[&owner], &["a.b/c"]).await;
@@ -80,7 +80,7 @@ async fn in_the_foreground_the_owner_goes_last() {
 }
 
 #[tokio::test]
-async fn orphans_stay_and_forget_their_owner() {
+async fn with_orphan_propagation_dependents_stay_without_their_owner_reference() {
     let server = ApiServer::new(Options::default());
     let owner = map(&server, "owner", &[], &[]).await;
     map(&server, "child", &[&owner], &[]).await;
@@ -91,7 +91,7 @@ async fn orphans_stay_and_forget_their_owner() {
 }
 
 #[tokio::test]
-async fn a_namespace_goes_when_it_is_empty() {
+async fn a_deleted_namespace_is_removed_when_it_is_empty() {
     let server = ApiServer::new(Options::default());
     send(&server, "POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
     let maps = "/api/v1/namespaces/n/configmaps";
@@ -105,7 +105,7 @@ async fn a_namespace_goes_when_it_is_empty() {
 }
 
 #[tokio::test]
-async fn quotas_count_what_comes_and_goes() {
+async fn quotas_count_created_and_deleted_objects() {
     let server = ApiServer::new(Options::default());
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2", "requests.cpu": "3"}}});
     send(&server, "POST", "/api/v1/namespaces/default/resourcequotas", quota).await;
@@ -116,7 +116,7 @@ async fn quotas_count_what_comes_and_goes() {
     let (code, refused) = send(&server, "POST", PODS, pod("b", "2")).await;
     let text = "pods \"b\" is forbidden: exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=2, limited: requests.cpu=3";
     assert_eq!((code, refused["message"].as_str().unwrap()), (403, text));
-    // What ended takes nothing.
+    // A terminated pod uses no resources.
     send(&server, "PATCH", &format!("{PODS}/a/status"), json!({"status": {"phase": "Succeeded"}})).await;
     assert_eq!(used(), json!({"pods": "0", "requests.cpu": "0"}));
     assert_eq!(send(&server, "POST", PODS, pod("b", "2")).await.0, 201);
@@ -125,7 +125,7 @@ async fn quotas_count_what_comes_and_goes() {
 }
 
 #[tokio::test]
-async fn a_definition_takes_its_objects_along() {
+async fn the_objects_of_a_deleted_definition_are_deleted() {
     let server = ApiServer::new(Options::default());
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
@@ -144,7 +144,7 @@ async fn a_definition_takes_its_objects_along() {
 }
 
 #[tokio::test]
-async fn a_snapshot_brings_everything_back() {
+async fn a_snapshot_restores_all_objects_and_their_owners() {
     let server = ApiServer::new(Options::default());
     let owner = map(&server, "owner", &[], &[]).await;
     map(&server, "child", &[&owner], &[]).await;
@@ -155,13 +155,13 @@ async fn a_snapshot_brings_everything_back() {
     next.restore(&serde_json::from_str(&text).unwrap());
     assert_eq!(names(&next), ["child", "owner"]);
     assert!(next.store().revision() > revision);
-    // What depends on what is known again.
+    // The restored server knows the owner references.
     send(&next, "DELETE", &format!("{MAPS}/owner"), Value::Null).await;
     assert!(names(&next).is_empty());
 }
 
 #[tokio::test]
-async fn faults_come_as_often_as_asked() {
+async fn faults_occur_as_often_as_configured() {
     let server = ApiServer::new(Options::default());
     server.faults().add(Fault::Times(Match::of("get", "configmaps"), 503, 2));
     let get = || send(&server, "GET", "/api/v1/namespaces/default/configmaps/x", Value::Null);

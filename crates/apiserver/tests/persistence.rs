@@ -55,7 +55,7 @@ async fn until_saved(dir: &Path, text: &str) {
 }
 
 #[tokio::test]
-async fn what_was_there_at_the_end_is_there_again() {
+async fn objects_are_restored_after_a_stop() {
     let dir = tempfile::tempdir().unwrap();
     let (server, persistence) = start(dir.path()).await;
     let made = map(&server, "kept").await;
@@ -68,14 +68,14 @@ async fn what_was_there_at_the_end_is_there_again() {
     let maps: Api<ConfigMap> = Api::default_namespaced(again.client());
     let found = maps.get("kept").await.unwrap();
     assert_eq!(found.metadata.uid, made.metadata.uid);
-    assert!(again.store().revision() > revision, "clients must not mistake new revisions for old ones");
+    assert!(again.store().revision() > revision, "new revisions must be larger than those that clients remember");
     let request = http::Request::get("/apis/kitchen.example.org/v1").body(Vec::new()).unwrap();
     assert!(again.client().request_text(request).await.unwrap().contains("kettles"));
     assert_eq!(again.store().count("namespaces"), server.store().count("namespaces"));
 }
 
 #[tokio::test]
-async fn changes_are_saved_without_an_end() {
+async fn changes_are_saved_while_the_server_runs() {
     let dir = tempfile::tempdir().unwrap();
     let (server, persistence) = start(dir.path()).await;
     map(&server, "one").await;
@@ -87,7 +87,7 @@ async fn changes_are_saved_without_an_end() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_snapshot_is_named_and_left_alone() {
+async fn a_file_that_is_not_a_snapshot_is_reported_and_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("objects.json");
     let whole = json!({"format": 1, "revision": 7, "objects": []}).to_string();
@@ -110,7 +110,7 @@ async fn a_file_that_is_no_snapshot_is_named_and_left_alone() {
 }
 
 #[tokio::test]
-async fn two_do_not_share_a_directory() {
+async fn two_servers_cannot_share_a_directory() {
     let dir = tempfile::tempdir().unwrap();
     let (server, persistence) = start(dir.path()).await;
     let error = Persistence::open(dir.path(), &ApiServer::new(Options::default())).await.unwrap_err();
@@ -119,7 +119,7 @@ async fn two_do_not_share_a_directory() {
     Persistence::open(dir.path(), &server).await.unwrap();
 }
 
-/// Not a test of its own: the process that [`a_killed_server_leaves_a_whole_file`] kills.
+/// Not a test: the process that [`a_killed_server_leaves_a_complete_file`] kills.
 #[tokio::test]
 #[ignore = "writes until it is killed; another test starts it"]
 async fn writes_until_killed() {
@@ -136,7 +136,7 @@ async fn writes_until_killed() {
 }
 
 #[tokio::test]
-async fn a_killed_server_leaves_a_whole_file() {
+async fn a_killed_server_leaves_a_complete_file() {
     let dir = tempfile::tempdir().unwrap();
     let mut saved = 0;
     for round in 0..4 {
@@ -149,14 +149,14 @@ async fn a_killed_server_leaves_a_whole_file() {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let mut numbers = lines.filter_map(|line| line.split_once("saved ")?.1.trim().parse::<usize>().ok());
         saved = numbers.next().unwrap().max(saved);
-        // Somewhere between and within saves.
+        // Different delays, so that the process is killed between saves and during saves.
         std::thread::sleep(Duration::from_millis(round * 90));
         child.kill().unwrap();
         child.wait().unwrap();
 
         let (server, persistence) = start(dir.path()).await;
         let found = names(&server);
-        assert!(found.len() > saved, "{} of {saved} that were said to be saved", found.len());
+        assert!(found.len() > saved, "{} objects, but {saved} were reported as saved", found.len());
         assert!(found.iter().enumerate().all(|(at, name)| *name == format!("m{at:06}")), "some are missing: {found:?}");
         persistence.stop().await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! What pods have that others have not: logs, and webhooks that change them on their way in.
+//! Logs of pods, and mutating webhooks.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use aileron_apiserver::{ApiServer, LogLine, Options};
@@ -29,7 +29,7 @@ fn line(seconds: i64, text: &str) -> LogLine {
 }
 
 #[tokio::test]
-async fn logs_are_read_as_asked() {
+async fn logs_are_read_with_all_options() {
     let server = ApiServer::new(Options::default());
     let (pods, uid) = with_pod(&server).await;
     server.logs().start(&uid, "main");
@@ -52,7 +52,7 @@ async fn logs_are_read_as_asked() {
 }
 
 #[tokio::test]
-async fn a_log_is_followed_to_its_end() {
+async fn a_log_is_followed_until_the_container_ends() {
     let server = ApiServer::new(Options::default());
     let (pods, uid) = with_pod(&server).await;
     let params = LogParams { follow: true, ..LogParams::default() };
@@ -69,7 +69,7 @@ async fn a_log_is_followed_to_its_end() {
     assert_eq!(lines, (0..100).map(|number| number.to_string()).collect::<Vec<_>>());
 }
 
-/// Gives every pod a label, and refuses those called `bad`.
+/// A webhook that adds a label to every pod and refuses pods with the name `bad`.
 async fn admit(Json(review): Json<Value>) -> Json<Value> {
     let request = &review["request"];
     let uid = &request["uid"];

@@ -14,25 +14,26 @@ use tower::ServiceExt;
 
 const PODS: usize = 10_000;
 const WATCHERS: usize = 100;
-/// Pods, their last changes and what watchers have not read yet; twice what was measured, so that only a leak or a
-/// careless copy breaks it.
+/// Upper bound of the additional memory for the pods, their history and the unread events of watches. It is twice the
+/// measured value, so only a leak or an unnecessary copy exceeds it.
 const LIMIT_MIB: u64 = 200;
 
-/// Memory of this process in MiB; none where the system does not say.
+/// Memory of this process in MiB; `None` on a system without `/proc`.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? / 1024)
 }
 
-/// A watch that is open: it misses nothing from here on.
+/// Opens a watch. It sees every change from now on.
 async fn open(server: &ApiServer) -> Body {
     let request =
         Request::get("/api/v1/namespaces/default/pods?watch=1&resourceVersion=0").body(Body::empty()).unwrap();
     server.router().oneshot(request).await.unwrap().into_body()
 }
 
-/// Counts events until so many came. Reading them as objects would measure the reader.
+/// Reads the stream until it has this many events. Events are not parsed, because the test would then measure the
+/// parser.
 async fn count(body: Body, wanted: usize) {
     let mut stream = body.into_data_stream();
     let mut seen = 0;
@@ -45,7 +46,7 @@ async fn count(body: Body, wanted: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_pods_and_a_hundred_watchers() {
-    // Slow watchers may fall behind by everything.
+    // The history holds all changes, so that slow watches do not have to list again.
     let server = ApiServer::new(Options { history: 2 * PODS, ..Options::default() });
     let pods: Api<Pod> = Api::default_namespaced(server.client());
     let before = resident();
@@ -66,7 +67,7 @@ async fn ten_thousand_pods_and_a_hundred_watchers() {
     let created = begin.elapsed();
     let with_pods = resident();
 
-    // Each sees all pods and then a tenth of them change.
+    // Each watch sees all pods, and then a change of every tenth pod.
     let changes = PODS / 10;
     let mut watchers = Vec::new();
     for _ in 0..WATCHERS {

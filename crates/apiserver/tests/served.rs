@@ -1,4 +1,4 @@
-//! Over HTTP: who has the token gets in, others do not.
+//! The server over HTTP: only requests with the token are served.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use aileron_apiserver::{ApiServer, Options};
@@ -8,7 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 #[tokio::test]
-async fn the_kubeconfig_lets_in_and_nothing_else_does() {
+async fn only_requests_with_the_token_of_the_kubeconfig_are_served() {
     let server = ApiServer::new(Options::default());
     let token = server.new_token();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

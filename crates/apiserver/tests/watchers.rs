@@ -1,4 +1,4 @@
-//! No event is lost, none comes twice, none out of order: random writers, and watchers that break and go on.
+//! Watches see every event once and in order, with random writes and interrupted watches.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ enum Write {
     Change(usize),
     Nothing(usize),
     Delete(usize),
-    /// All watches break.
+    /// All watches are closed.
     Drop,
-    /// The history is forgotten.
+    /// The history is dropped.
     Compact,
 }
 
@@ -39,7 +39,7 @@ fn writes() -> impl Strategy<Value = Vec<Write>> {
     prop::collection::vec(write, 1..60)
 }
 
-/// What each object was, in order: its revisions, zero where it went.
+/// The revisions of each object in order; zero for its deletion.
 type Seen = BTreeMap<String, Vec<u64>>;
 
 fn version(map: &ConfigMap) -> u64 {
@@ -83,7 +83,8 @@ async fn write(server: &ApiServer, writes: &[Write]) -> Seen {
     history
 }
 
-/// Watches from a revision on, again from the last one seen when the stream ends, until a map called `end` comes.
+/// Watches from a revision until the config map `end` is created. When the stream ends, continues after the last
+/// revision.
 async fn follow(server: ApiServer, from: String) -> Seen {
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
     let mut seen = Seen::new();
@@ -111,7 +112,8 @@ async fn follow(server: ApiServer, from: String) -> Seen {
     }
 }
 
-/// Deletions first, then revisions; two that wrote the same were told the same revision.
+/// Sorts the revisions; deletions (zeros) come first. Two writers that wrote the same content got the same revision,
+/// which is kept once.
 fn in_order(seen: &Seen) -> Seen {
     let sorted = |all: &Vec<u64>| {
         let mut all = all.clone();
@@ -135,7 +137,7 @@ fn runtime() -> tokio::runtime::Runtime {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Watchers that remember where they were see every write, once and in order.
+    /// Watches that continue after their last revision see every write once and in order.
     #[test]
     fn every_change_is_seen_once_and_in_order(writes in writes()) {
         let writes: Vec<_> = writes.into_iter().filter(|write| !matches!(write, Write::Compact)).collect();
@@ -153,8 +155,8 @@ proptest! {
         });
     }
 
-    /// Many write at once, to the same objects: all watchers see the same, in the order of the revisions, and every
-    /// write that was answered is among it.
+    /// Several writers change the same objects at the same time. All watches see the same events in the order of the
+    /// revisions, and every answered write is among them.
     #[test]
     fn many_writers_have_one_order(writers in prop::collection::vec(writes(), 2..5)) {
         runtime().block_on(async {
@@ -182,7 +184,7 @@ proptest! {
                 for (name, revisions) in &seen {
                     let alive: Vec<_> = revisions.iter().copied().filter(|revision| *revision > 0).collect();
                     assert!(alive.is_sorted_by(|left, right| left < right), "{name}: {revisions:?}");
-                    // It goes only when it was there.
+                    // Only an existing object can be deleted.
                     assert!(revisions.first() != Some(&0) && revisions.windows(2).all(|pair| pair != [0, 0]), "{name}: {revisions:?}");
                 }
                 assert_eq!(in_order(&seen), in_order(&written));
@@ -190,11 +192,11 @@ proptest! {
         });
     }
 
-    /// kube's own watcher, which lists again when it must, ends up with what is there.
+    /// The watcher of kube-rs, which lists again if necessary, ends with the objects of the store.
     #[test]
-    fn a_runtime_watcher_ends_with_the_truth(writes in writes(), streaming in any::<bool>()) {
+    fn a_kube_watcher_ends_with_the_objects_of_the_store(writes in writes(), streaming in any::<bool>()) {
         runtime().block_on(async {
-            // A short history: falling behind is part of it.
+            // A short history, so that watches fall behind and have to list again.
             let server = ApiServer::new(Options { history: 8, ..Options::default() });
             let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
             let config = if streaming { watcher::Config::default().streaming_lists() } else { watcher::Config::default() };

@@ -165,8 +165,8 @@ impl Drop for Node {
     }
 }
 
-/// Creates the directory of the node and returns its path without symbolic links. Only the user of this process can read
-/// the files of pods, which include secrets.
+/// Creates the directory of the node and returns its path without symbolic links. Only the user of this process can
+/// read the files of pods, which include secrets.
 fn create_directory(path: &Path) -> Result<PathBuf, NodeError> {
     let create = || {
         fs::create_dir_all(path.join("pods"))?;

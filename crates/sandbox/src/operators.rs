@@ -3,9 +3,10 @@
 //! **This is a simulation: no driver, no worker and no cluster runs, and no outputs are written.** It is for trying and
 //! testing programs that create these objects and read their status.
 //!
-//! A rule file describes each kind; see [`Rules`]. `operators/rules/` has the rule files of `SparkApplication`, `RayJob`,
-//! `DaskJob`, `PyTorchJob`, `TFJob`, `MPIJob` and `JobSet`. Operators need only a client, so they work with any API server.
-//! The status of an object tells the operator which stage is next, so operators may be stopped and started at any time.
+//! A rule file describes each kind; see [`Rules`]. `operators/rules/` has the rule files of `SparkApplication`,
+//! `RayJob`, `DaskJob`, `PyTorchJob`, `TFJob`, `MPIJob` and `JobSet`. Operators need only a client, so they work with
+//! any API server. The status of an object tells the operator which stage is next, so operators may be stopped and
+//! started at any time.
 //!
 //! An object may request how it ends: with an annotation or label, or with an environment variable of any of its
 //! containers:

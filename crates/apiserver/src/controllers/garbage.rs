@@ -31,7 +31,7 @@ pub(crate) fn after_delete(state: &ServerState, transaction: &mut Transaction<'_
     if deleted.removed {
         after_removal(state, transaction, kind, &deleted.object, &mut removed_uids);
     } else if state.options.controllers {
-        work_on_held(state, transaction, kind, &deleted.object, &mut removed_uids);
+        resolve_hold(state, transaction, kind, &deleted.object, &mut removed_uids);
     }
     collect_dependents(state, transaction, removed_uids);
 }
@@ -59,8 +59,8 @@ pub(crate) fn collect_orphan(state: &ServerState, kind: &Kind, key: &Key) {
     }
 }
 
-/// Deletes the dependents of removed objects, then the dependents of those, and so on. Works through a list instead of
-/// recursing, because chains of owners may be long.
+/// Deletes the dependents of removed objects, then the dependents of these dependents, and so on. Works through a list
+/// instead of recursing, because chains of owners may be long.
 fn collect_dependents(state: &ServerState, transaction: &mut Transaction<'_>, mut removed_uids: Vec<String>) {
     while let Some(uid) = removed_uids.pop() {
         for dependent in transaction.dependents(&uid) {
@@ -139,9 +139,9 @@ fn remove_defined_kind(state: &ServerState, transaction: &mut Transaction<'_>, o
     }
 }
 
-/// Works on what holds a deleted object: dependents to orphan, dependents to delete first, or the content of a
+/// Removes the reason why a deleted object still exists: orphans its dependents, deletes its dependents, or empties a
 /// namespace.
-fn work_on_held(
+fn resolve_hold(
     state: &ServerState,
     transaction: &mut Transaction<'_>,
     kind: &Kind,

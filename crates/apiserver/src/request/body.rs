@@ -14,8 +14,8 @@ use crate::strategy::{custom, defaults, events, metadata};
 pub(crate) const MAX_BYTES: usize = 3 * 1024 * 1024;
 /// How many characters of a body an error message shows, as in kube-apiserver.
 const SHOWN_CHARS: usize = 30;
-/// Deepest nesting of an object. Real objects are far less deep. The bound keeps recursive functions from overflowing the
-/// stack.
+/// Deepest nesting of an object. Real objects are far less deep. The bound keeps recursive functions from overflowing
+/// the stack.
 const MAX_DEPTH: usize = 100;
 
 const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];

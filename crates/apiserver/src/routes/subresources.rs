@@ -86,7 +86,7 @@ fn evict(call: &Call<'_>, kind: &Kind, key: &Key) -> Result<Response, ApiError> 
         Value::Null => Vec::new(),
         options => options.to_string().into_bytes(),
     };
-    let options = delete::Options::read(&options, &call.query)?;
+    let options = delete::DeletionOptions::read(&options, &call.query)?;
     delete::delete(call.state, kind, key, &options)?;
     Ok(success())
 }

@@ -58,8 +58,9 @@ pub(crate) fn from_core(kind: &Kind, object: Value) -> Value {
     renamed(object, |name| NAMES.iter().find(|(_, core)| *core == name).map(|(new, _)| *new))
 }
 
-/// Validates a new event, which has the form of the core group. An event with `eventTime` must also name the reporter, and
-/// events of `events.k8s.io` must have `eventTime`. As in kube-apiserver, errors have the field names of the core group.
+/// Validates a new event, which has the form of the core group. An event with `eventTime` must also name the reporter,
+/// and events of `events.k8s.io` must have `eventTime`. As in kube-apiserver, errors have the field names of the core
+/// group.
 pub(crate) fn check(kind: &Kind, event: &Value) -> Result<(), ApiError> {
     let text = |field: &str| event[field].as_str().unwrap_or_default();
     let mut causes = Vec::new();

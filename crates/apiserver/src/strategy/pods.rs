@@ -12,8 +12,8 @@ const ALLOWED_CHANGES: &str = "pod updates may not change fields other than `spe
      `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
      tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// Sets what admission plugins of kube-apiserver set on every new pod: tolerations for unreachable nodes, priority, quality
-/// of service and the phase `Pending`.
+/// Sets what admission plugins of kube-apiserver set on every new pod: tolerations for unreachable nodes, priority,
+/// quality of service and the phase `Pending`.
 pub(crate) fn prepare_new(pod: &mut Value) {
     let spec = &mut pod["spec"];
     let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();

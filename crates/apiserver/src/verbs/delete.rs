@@ -19,7 +19,7 @@ const ANSWERED_WITH_OBJECT: [&str; 6] =
 
 /// The options of a deletion.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct DeletionOptions {
     /// Grace period in seconds.
     pub grace: Option<i64>,
     pub propagation: Propagation,
@@ -30,8 +30,9 @@ pub(crate) struct Options {
     pub dry_run: bool,
 }
 
-impl Options {
-    /// Reads the options from the body of the request. Options that the body does not set are read from the query.
+impl DeletionOptions {
+    /// Reads the options from the body of the request. DeletionOptions that the body does not set are read from the
+    /// query.
     pub(crate) fn read(bytes: &[u8], query: &Query) -> Result<Self, ApiError> {
         let given: Value = if bytes.iter().all(u8::is_ascii_whitespace) {
             Value::Null
@@ -82,7 +83,12 @@ impl Options {
 }
 
 /// Deletes one object. The answer is the object or a `Status`.
-pub(crate) fn delete(state: &ServerState, kind: &Kind, key: &Key, options: &Options) -> Result<Value, ApiError> {
+pub(crate) fn delete(
+    state: &ServerState,
+    kind: &Kind,
+    key: &Key,
+    options: &DeletionOptions,
+) -> Result<Value, ApiError> {
     let mut transaction = state.store.lock();
     let current = transaction.find(kind, key)?.object(kind);
     check_preconditions(kind, &current, options)?;
@@ -97,7 +103,7 @@ pub(crate) fn delete(state: &ServerState, kind: &Kind, key: &Key, options: &Opti
     Ok(answer(kind, &deleted))
 }
 
-fn check_preconditions(kind: &Kind, current: &Value, options: &Options) -> Result<(), ApiError> {
+fn check_preconditions(kind: &Kind, current: &Value, options: &DeletionOptions) -> Result<(), ApiError> {
     let name = meta(current, "name");
     let own = meta(current, "uid");
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != own) {

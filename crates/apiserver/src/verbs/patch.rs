@@ -103,8 +103,8 @@ impl Patch {
     }
 }
 
-/// Applies the operations of a JSON patch in order. Like the Go library that Kubernetes uses, it accepts two things that
-/// the standard does not: a test for null holds for an absent field, and negative list indices count from the end.
+/// Applies the operations of a JSON patch in order. Like the Go library that Kubernetes uses, it accepts two things
+/// that the standard does not: a test for null holds for an absent field, and negative list indices count from the end.
 fn apply_json_patch(object: &mut Value, patch: &json_patch::Patch) -> Result<(), ApiError> {
     for operation in &patch.0 {
         let mut operation = operation.clone();

@@ -133,7 +133,8 @@ impl Update<'_> {
         Ok(())
     }
 
-    /// The new object: the fields that this request may change are from the request, all others from the current object.
+    /// The new object: the fields that this request may change are from the request, all others from the current
+    /// object.
     fn prepared(&self, wanted: Value, current: &Value) -> Value {
         let kind = self.kind;
         let mut object = match self.target {
@@ -205,7 +206,8 @@ impl Update<'_> {
         stored: &Arc<Stored>,
     ) -> Result<Outcome, ApiError> {
         let kind = self.kind;
-        // A write without a change gets no new revision. Otherwise a controller that reacts to its own writes would loop.
+        // A write without a change gets no new revision. Otherwise a controller that reacts to its own writes would
+        // loop.
         if object == *current || self.dry_run {
             return Ok(Outcome { object, created: false });
         }

@@ -34,8 +34,8 @@ pub(crate) fn referenced_sources(container: &Container) -> BTreeSet<(SourceKind,
     names
 }
 
-/// Adds the variables of a container to `variables`, which every container has. A variable replaces an earlier one of the
-/// same name and may refer to it. Mirrors `Kubelet.makeEnvironmentVariables`.
+/// Adds the variables of a container to `variables`, which every container has. A variable replaces an earlier one of
+/// the same name and may refer to it. Mirrors `Kubelet.makeEnvironmentVariables`.
 pub(crate) fn resolve(
     container: &Container,
     mut variables: BTreeMap<String, String>,

@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 /// Amounts by the name of the resource.
 pub(crate) type Amounts = BTreeMap<String, Quantity>;
 
-/// The effective request of a pod: the maximum of what it needs at the same time. Init containers run one after another,
-/// beside the sidecars that started before them. After them, all containers run beside all sidecars.
+/// The effective request of a pod: the maximum of what it needs at the same time. Init containers run one after
+/// another, beside the sidecars that started before them. After them, all containers run beside all sidecars.
 ///
 /// Mirrors `resource.PodRequests`.
 pub(crate) fn pod_requests(pod: &Pod) -> Amounts {

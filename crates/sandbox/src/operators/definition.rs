@@ -25,8 +25,8 @@ const PROTECTED_SUFFIXES: [&str; 2] = [".k8s.io", ".kubernetes.io"];
 const FIELD_MANAGER: &str = "aileron-sandbox";
 
 impl Rules {
-    /// A definition of the kind that accepts every spec and every status. It does not refuse what the definition of the real
-    /// operator would refuse.
+    /// A definition of the kind that accepts every spec and every status. It does not refuse what the definition of the
+    /// real operator would refuse.
     #[must_use]
     pub fn definition(&self) -> CustomResourceDefinition {
         let anything = || JSONSchemaProps {

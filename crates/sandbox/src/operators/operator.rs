@@ -79,8 +79,8 @@ fn handle_event(tracker: &mut Tracker, rules: &Rules, event: Event<DynamicObject
     }
 }
 
-/// The patch that a stage makes. It contains the resourceVersion of the object, so the API server refuses it if the object
-/// was replaced or another writer has changed it.
+/// The patch that a stage makes. It contains the resourceVersion of the object, so the API server refuses it if the
+/// object was replaced or another writer has changed it.
 fn patch(rules: &Rules, object: &Value, stage: &str) -> Option<Value> {
     let stage = rules.stages.iter().find(|one| one.name == stage)?;
     // Cannot fail: the placeholders were checked when the rule file was read.

@@ -17,8 +17,8 @@ const ONCE_SUFFIX: &str = "-once";
 /// Label in which the executor writes the number of the attempt, starting at 1.
 const ATTEMPT_LABEL: &str = "attempt";
 
-/// A setting that an object can have in its own annotations or labels, or anywhere in its spec: in the annotations or labels
-/// of a template, or in an environment variable of a container.
+/// A setting that an object can have in its own annotations or labels, or anywhere in its spec: in the annotations or
+/// labels of a template, or in an environment variable of a container.
 struct Setting {
     annotation: &'static str,
     variable: &'static str,

@@ -50,11 +50,11 @@ const BUILTIN: [(&str, &str); 7] = [
 ///     status: {state: Broken, why: "{message}"}
 /// ```
 ///
-/// The status of a stage is merged into the status of the object. These placeholders are replaced in it: `{now}`, `{name}`,
-/// `{namespace}`, `{uid}`, `{hex}` (the uid without dashes), `{short}` (the first characters of `{hex}`), `{attempt}`,
-/// `{message}` and `{replicas.ROLE}`. An item with `{role}` is copied for each role that has replicas; in it, `{replicas}`
-/// is the number of the replicas. An item with `{index.ROLE}` is copied for each replica of the role. A text that is only a
-/// count becomes a number.
+/// The status of a stage is merged into the status of the object. These placeholders are replaced in it: `{now}`,
+/// `{name}`, `{namespace}`, `{uid}`, `{hex}` (the uid without dashes), `{short}` (the first characters of `{hex}`),
+/// `{attempt}`, `{message}` and `{replicas.ROLE}`. An item with `{role}` is copied for each role that has replicas; in
+/// it, `{replicas}` is the number of the replicas. An item with `{index.ROLE}` is copied for each replica of the role.
+/// A text that is only a count becomes a number.
 ///
 /// Times have milliseconds, unlike those of real operators. Simulated stages may follow each other within a second, and
 /// readers order conditions by their times.

@@ -45,7 +45,8 @@ impl Tracker {
         }
     }
 
-    /// Updates the tracker with a new or changed object. If the next stage is the same as before, its time stays the same.
+    /// Updates the tracker with a new or changed object. If the next stage is the same as before, its time stays the
+    /// same.
     pub(super) fn update(&mut self, rules: &Rules, object: Value, now: Instant) {
         let key = Key::of(&object);
         if let Some(listed) = &mut self.listed {

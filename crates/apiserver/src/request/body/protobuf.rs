@@ -29,8 +29,8 @@ enum Shape {
     QuantityMap,
 }
 
-/// Number, JSON name, type, and whether a zero value is kept. Zero values of pointer fields in Go are kept; a zero value
-/// of another field means that the field is absent.
+/// Number, JSON name, type, and whether a zero value is kept. Zero values of pointer fields in Go are kept; a zero
+/// value of another field means that the field is absent.
 type Field = (u64, &'static str, Shape, bool);
 
 const OWNER: &[Field] = &[

@@ -1,8 +1,8 @@
 //! A simplified server-side apply.
 //!
-//! Fields that a manager applied before and does not apply now are removed. Fields that it applies are merged. There are
-//! no conflicts between managers. The fields of each manager are recorded in `metadata.managedFields` in the standard
-//! format; clients that write without apply are not recorded. A list in a custom resource is one value.
+//! Fields that a manager applied before and does not apply now are removed. Fields that it applies are merged. There
+//! are no conflicts between managers. The fields of each manager are recorded in `metadata.managedFields` in the
+//! standard format; clients that write without apply are not recorded. A list in a custom resource is one value.
 
 use serde_json::{Map, Value, json};
 

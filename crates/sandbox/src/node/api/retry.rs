@@ -7,8 +7,8 @@ const MIN_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause: a server that comes back is called within this time.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// Sends a request until the server answers it. Returns `None` for 404 and 409: the object is gone or another object has
-/// its name. Returns an error if the server refuses the request, because a retry cannot help then.
+/// Sends a request until the server answers it. Returns `None` for 404 and 409: the object is gone or another object
+/// has its name. Returns an error if the server refuses the request, because a retry cannot help then.
 pub(crate) async fn until_answered<T, F>(mut send: impl FnMut() -> F) -> kube::Result<Option<T>>
 where
     F: Future<Output = kube::Result<T>>,

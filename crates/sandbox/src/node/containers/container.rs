@@ -33,8 +33,8 @@ use crate::node::storage::volumes::{self, VolumeError};
 pub(crate) const CONTAINER_VARIABLE: &str = "AILERON_SANDBOX_CONTAINER";
 /// Maximum length of a termination message, as in a kubelet.
 const MAX_MESSAGE_BYTES: u64 = 4096;
-/// How long the rest of the output is read after all processes of the container were killed. It is available at once, but
-/// a process that was not found may keep the pipe open.
+/// How long the rest of the output is read after all processes of the container were killed. It is available at once,
+/// but a process that was not found may keep the pipe open.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a container task reports to the worker of the pod.

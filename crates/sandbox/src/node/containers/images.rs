@@ -1,7 +1,7 @@
 //! Images: names that stand for a directory of the host or for the programs of the host.
 //!
-//! To show what happens when a pull fails, images cannot be pulled if their name starts with `sandbox.invalid/` or contains
-//! `does-not-exist`.
+//! To show what happens when a pull fails, images cannot be pulled if their name starts with `sandbox.invalid/` or
+//! contains `does-not-exist`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

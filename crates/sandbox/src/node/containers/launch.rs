@@ -1,8 +1,8 @@
 //! Prepares the process of a container: working directory, `PATH`, mounts, command.
 //!
-//! The root of a container is a directory, and its volume mounts are symbolic links below it. A volume that is mounted at
-//! `/data` has the path `data` from the working directory and `$AILERON_SANDBOX_ROOT/data` from everywhere. If the system
-//! has mount namespaces, it is at `/data` too. A command with an absolute path is first searched below the root.
+//! The root of a container is a directory, and its volume mounts are symbolic links below it. A volume that is mounted
+//! at `/data` has the path `data` from the working directory and `$AILERON_SANDBOX_ROOT/data` from everywhere. If the
+//! system has mount namespaces, it is at `/data` too. A command with an absolute path is first searched below the root.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,8 +37,8 @@ pub(crate) fn message_file(container: &Container, dir: &PodDir, root: &Path) -> 
     dir.file(root, path)
 }
 
-/// Creates the links of all volume mounts below the root; outer mounts before those within them. Returns the mount paths
-/// and the targets.
+/// Creates the links of all volume mounts below the root; outer mounts before those within them. Returns the mount
+/// paths and the targets.
 pub(crate) fn link_volumes(
     container: &Container,
     dir: &PodDir,

@@ -11,8 +11,8 @@ use tokio::net::unix::pipe;
 
 /// Longest line. A longer one is split, so that output without line breaks cannot fill the memory.
 const MAX_LINE_BYTES: usize = 256 * 1024;
-/// A log file of this size is renamed and a new one is started; the previously renamed file is deleted. A kubelet does the
-/// same.
+/// A log file of this size is renamed and a new one is started; the previously renamed file is deleted. A kubelet does
+/// the same.
 const MAX_FILE_BYTES: u64 = 10 * 1024 * 1024;
 /// Maximum number of log lines in the termination message of a failed container, as in a kubelet.
 const TAIL_LINES: usize = 80;
@@ -79,7 +79,8 @@ impl Output {
         self.logs.append(&self.uid, &self.container, LogLine { time, text });
     }
 
-    /// Writes to the file. Errors are ignored: a full disk must not stop the container, and the API server has the lines.
+    /// Writes to the file. Errors are ignored: a full disk must not stop the container, and the API server has the
+    /// lines.
     fn write_file(&mut self, bytes: &[u8]) {
         if self.written > MAX_FILE_BYTES {
             let _ = fs::rename(&self.path, self.path.with_extension("log.1"));

@@ -51,7 +51,8 @@ fn format_map(map: Option<&BTreeMap<String, String>>) -> String {
     lines.join("\n")
 }
 
-/// A request or limit in units of the divisor, rounded up. A limit that is not set is the allocatable amount of the node.
+/// A request or limit in units of the divisor, rounded up. A limit that is not set is the allocatable amount of the
+/// node.
 ///
 /// Mirrors `resource.ExtractContainerResourceValue`.
 pub(crate) fn resource(

@@ -180,8 +180,8 @@ impl Lifecycle {
         container.state = RunState::Waiting(waiting);
     }
 
-    /// Changes the waiting reason of containers for which this is due, from `ErrImagePull` to `ImagePullBackOff`. Returns
-    /// their indices.
+    /// Changes the waiting reason of containers for which this is due, from `ErrImagePull` to `ImagePullBackOff`.
+    /// Returns their indices.
     pub(crate) fn begin_due_backoffs(&mut self, now: Timestamp) -> Vec<usize> {
         let mut changed = Vec::new();
         for (index, container) in self.containers.iter_mut().enumerate() {
@@ -193,8 +193,8 @@ impl Lifecycle {
         changed
     }
 
-    /// The pod ends: no container is started any more. A container that waits for a restart keeps the termination of its
-    /// last run.
+    /// The pod ends: no container is started any more. A container that waits for a restart keeps the termination of
+    /// its last run.
     pub(crate) fn end(&mut self) {
         self.ending = true;
         for container in self.containers.iter_mut().filter(|container| !container.active) {

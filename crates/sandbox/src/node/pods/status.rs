@@ -21,7 +21,8 @@ pub(crate) enum PodPhase {
     Failed,
 }
 
-/// Why the node ended a pod, for example because of its deadline. The phase is `Failed` then, whatever its containers did.
+/// Why the node ended a pod, for example because of its deadline. The phase is `Failed` then, whatever its containers
+/// did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodFailure {
     pub reason: String,
@@ -169,8 +170,8 @@ fn with_names(what: &str, containers: &[&ContainerRecord]) -> String {
     format!("{what}: [{}]", names.join(" "))
 }
 
-/// Whether a container is ready. There are no probes: a running container is ready, and so is an init container that has
-/// succeeded.
+/// Whether a container is ready. There are no probes: a running container is ready, and so is an init container that
+/// has succeeded.
 fn is_ready(container: &ContainerRecord) -> bool {
     match &container.state {
         RunState::Running { .. } => container.role != Role::Init,

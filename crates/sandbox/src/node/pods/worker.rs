@@ -59,7 +59,7 @@ enum Wake {
     Changed(Arc<Pod>),
     /// The pod object was deleted.
     Deleted,
-    /// A time has come.
+    /// A delay or a deadline has passed.
     Time,
 }
 

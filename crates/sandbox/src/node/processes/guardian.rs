@@ -17,9 +17,9 @@ use super::process_table;
 /// Environment variable of all processes of a node. Its value is unique for each start of a node.
 pub(crate) const NODE_VARIABLE: &str = "AILERON_SANDBOX_NODE";
 
-/// The program of the guardian. A line `+4711` adds a process group, `-4711` removes it. At the end of the input the script
-/// kills all remaining groups, then all processes with the variable of the node. It searches for these twice, because a
-/// process that was just starting may be missed the first time.
+/// The program of the guardian. A line `+4711` adds a process group, `-4711` removes it. At the end of the input the
+/// script kills all remaining groups, then all processes with the variable of the node. It searches for these twice,
+/// because a process that was just starting may be missed the first time.
 const SCRIPT: &str = r#"
 groups=
 while read -r line; do

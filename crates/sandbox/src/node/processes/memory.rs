@@ -1,7 +1,7 @@
 //! Kills containers that use more memory than their limit.
 //!
-//! The node does not use control groups. It measures the processes of each container ten times per second, so a container
-//! may exceed its limit for a tenth of a second. Without `/proc` memory limits have no effect.
+//! The node does not use control groups. It measures the processes of each container ten times per second, so a
+//! container may exceed its limit for a tenth of a second. Without `/proc` memory limits have no effect.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 
 use super::process_table;
 
-/// Time between two measurements: short enough that a process cannot fill the memory of the machine meanwhile, long enough
-/// to cost almost nothing.
+/// Time between two measurements: short enough that a process cannot fill the memory of the machine meanwhile, long
+/// enough to cost almost nothing.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// All running containers with a memory limit.

@@ -1,12 +1,12 @@
 //! Mount namespaces: volumes at the paths where pods mount them, if the system allows it.
 //!
-//! A process in its own mount namespace gets another root directory. This root shows all entries of the root of the host,
-//! and in addition the volumes of the container. It consists of empty directories and files in the directory of the pod;
-//! the entries of the host and the volumes are mounted on them. The mounts are visible in the namespace only, so the host
-//! is not changed.
+//! A process in its own mount namespace gets another root directory. This root shows all entries of the root of the
+//! host, and in addition the volumes of the container. It consists of empty directories and files in the directory of
+//! the pod; the entries of the host and the volumes are mounted on them. The mounts are visible in the namespace only,
+//! so the host is not changed.
 //!
-//! If the path of a volume exists on the host and is not an empty directory, the volume is not mounted there. It is then
-//! only a link below the working directory, as all volumes are on a system without mount namespaces.
+//! If the path of a volume exists on the host and is not an empty directory, the volume is not mounted there. It is
+//! then only a link below the working directory, as all volumes are on a system without mount namespaces.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,9 +16,9 @@ use std::process::Stdio;
 use crate::node::storage::mounts::{bind_line, is_mount_below};
 use crate::node::storage::pod_dir::PathError;
 
-/// The script that starts a container in its view. It waits for a line on standard input, mounts the entries of the mount
-/// tables, changes to the root of the view and starts the command in the working directory. An entry of the host that
-/// cannot be mounted is left out. A volume that cannot be mounted is an error.
+/// The script that starts a container in its view. It waits for a line on standard input, mounts the entries of the
+/// mount tables, changes to the root of the view and starts the command in the working directory. An entry of the host
+/// that cannot be mounted is left out. A volume that cannot be mounted is an error.
 pub(crate) const ENTER_SCRIPT: &str = r#"read -r _ || exit 137
 mount=$1 table=$2 chroot=$3 root=$4; shift 4
 "$mount" -T "$table.host" -a 2>/dev/null
@@ -27,8 +27,8 @@ exec "$chroot" "$root" /bin/sh -c 'cd "$1" && shift && unset OLDPWD && exec "$@"
 
 /// File systems of the kernel. No volume is mounted below them.
 const KERNEL_DIRS: [&str; 3] = ["/proc", "/sys", "/dev"];
-/// Maximum number of entries in a view. A view with more entries would make the start of a container slow, so the volumes
-/// are only links then.
+/// Maximum number of entries in a view. A view with more entries would make the start of a container slow, so the
+/// volumes are only links then.
 const MAX_ENTRIES: usize = 2_000;
 
 /// How to create mount namespaces on this machine.
@@ -105,8 +105,8 @@ impl MountNamespaces {
         worked && is_private
     }
 
-    /// Creates the view for a container with these mounts: pairs of mount path and volume. `None` if no mount path is free
-    /// on the host. `container_dir` is the directory of the container, `node_dir` that of the node.
+    /// Creates the view for a container with these mounts: pairs of mount path and volume. `None` if no mount path is
+    /// free on the host. `container_dir` is the directory of the container, `node_dir` that of the node.
     pub(crate) fn view(
         &self,
         container_dir: &Path,
@@ -141,8 +141,8 @@ impl MountNamespaces {
 }
 
 impl MountView {
-    /// The command line that enters the view and waits for a line on standard input. The caller appends the program and its
-    /// arguments.
+    /// The command line that enters the view and waits for a line on standard input. The caller appends the program and
+    /// its arguments.
     pub(crate) fn command(&self, directory: &Path) -> Vec<String> {
         let text = |path: &Path| path.display().to_string();
         let Self { root, table, how } = self;
@@ -204,8 +204,8 @@ fn plan(node_dir: &Path, mounts: &[(PathBuf, PathBuf)]) -> Option<Vec<(PathBuf, 
     Some(entries)
 }
 
-/// Where a volume with this mount path can be mounted: the deepest existing directory of the host, without symbolic links,
-/// and the target below it. `None` if the path is not free.
+/// Where a volume with this mount path can be mounted: the deepest existing directory of the host, without symbolic
+/// links, and the target below it. `None` if the path is not free.
 fn free_target(path: &Path) -> Option<(PathBuf, PathBuf)> {
     if !path.is_absolute() || path.components().any(|part| !matches!(part, Component::RootDir | Component::Normal(_))) {
         return None;
@@ -224,8 +224,8 @@ fn free_target(path: &Path) -> Option<(PathBuf, PathBuf)> {
     Some((base, target))
 }
 
-/// Removes an old view. Refuses if a mount on it is visible outside of the namespace, because the removal would then delete
-/// files of the host.
+/// Removes an old view. Refuses if a mount on it is visible outside of the namespace, because the removal would then
+/// delete files of the host.
 fn remove(root: &Path) -> Result<(), PathError> {
     if is_mount_below(root) {
         return Err(PathError::Escape(root.to_owned()));

@@ -16,9 +16,9 @@ use tokio::process::{Child, ChildStdin, Command};
 use super::guardian::{Guardian, ProcessGroup};
 use super::mount_view::MountView;
 
-/// A shell script that waits for a line on standard input and then replaces itself with the program. The line is sent after
-/// the guardian knows the process group. So the program never runs without the guardian. If this process ends before it
-/// sends the line, the program does not start.
+/// A shell script that waits for a line on standard input and then replaces itself with the program. The line is sent
+/// after the guardian knows the process group. So the program never runs without the guardian. If this process ends
+/// before it sends the line, the program does not start.
 const GATE_SCRIPT: &str = r#"read -r _ || exit 137; exec "$@" </dev/null"#;
 
 /// A program to start.

@@ -49,8 +49,8 @@ pub(crate) fn members(table: &[Entry], leader: i32) -> BTreeSet<i32> {
     found
 }
 
-/// Processes with an environment variable that starts with `prefix` (`NAME=value`). `/proc` shows the environment at the
-/// start of the process.
+/// Processes with an environment variable that starts with `prefix` (`NAME=value`). `/proc` shows the environment at
+/// the start of the process.
 pub(crate) fn with_variable(prefix: &str) -> Vec<Pid> {
     let has_variable = |pid: &i32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -59,8 +59,8 @@ pub(crate) fn with_variable(prefix: &str) -> Vec<Pid> {
     numbers().filter(has_variable).filter_map(Pid::from_raw).collect()
 }
 
-/// Memory of processes in bytes. The resident sizes are added first, which is fast but counts shared pages several times.
-/// Only if this sum is above `limit`, shared pages are counted proportionally, which is slow.
+/// Memory of processes in bytes. The resident sizes are added first, which is fast but counts shared pages several
+/// times. Only if this sum is above `limit`, shared pages are counted proportionally, which is slow.
 pub(crate) fn memory(pids: &BTreeSet<i32>, limit: u64) -> u64 {
     let sum = |file: &str, field: &str| -> u64 {
         let one = |pid: &i32| kilobytes(&fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?, field);

@@ -81,8 +81,8 @@ impl PodDir {
         Ok(root)
     }
 
-    /// The directory at `path` below `base`. Missing directories are created. Symbolic links are followed only within the
-    /// directory of the pod.
+    /// The directory at `path` below `base`. Missing directories are created. Symbolic links are followed only within
+    /// the directory of the pod.
     pub(crate) fn directory(&self, base: &Path, path: &str) -> Result<PathBuf, PathError> {
         let mut current = base.to_owned();
         for part in parts(path)? {
