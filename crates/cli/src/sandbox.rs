@@ -11,7 +11,8 @@ mod services;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use aileron_sandbox::{ApiServer, Node, Operators, Options, Persistence, Rules, install_definitions};
+use aileron_apiserver::{ApiServer, Options, Persistence};
+use aileron_sandbox::{Node, Operators, Rules, install_definitions};
 use anyhow::{Context, anyhow};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;

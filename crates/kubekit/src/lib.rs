@@ -10,11 +10,13 @@
 //! * [`names`]: DNS-1123 names and label values, validation and conversion
 //! * [`selector`]: label and field selectors
 //! * [`duration`]: durations as Go writes them
+//! * [`json_path`]: the paths of printer columns
 //! * [`merge`]: the overlay rules of pod templates
 
 mod api_error;
 pub mod digest;
 pub mod duration;
+pub mod json_path;
 pub mod merge;
 pub mod names;
 pub mod quantity;

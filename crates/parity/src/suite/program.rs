@@ -23,7 +23,7 @@ exec "$@" 3<&- </dev/null
 const WORKING: &str = "caches are complete; working";
 
 /// The crates that the program is made of.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "cli",
     "executor",
     "flyte-local",
@@ -31,6 +31,7 @@ const SOURCES: [&str; 12] = [
     "action",
     "admission",
     "config",
+    "apiserver",
     "sandbox",
     "plugins",
     "machinery",

@@ -9,6 +9,7 @@ use aileron_admission::pools::broker::TokenBroker;
 use aileron_admission::pools::limits::{Account, Limits};
 use aileron_admission::pools::{Claim, Pool, Pools};
 use aileron_admission::waker::ActionWaker;
+use aileron_apiserver::{Fault, Match};
 use aileron_executor::tokens::KubeTokens;
 use aileron_machinery::ActionKey;
 use aileron_machinery::pod::phase::{is_terminal, pod_phase};
@@ -18,7 +19,6 @@ use aileron_machinery::{
 };
 use aileron_parity::cluster::User;
 use aileron_parity::suite::{Executor, LOOK_EVERY, PATIENCE, Server, Shown, Space, Task};
-use aileron_sandbox::{Fault, Match};
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
