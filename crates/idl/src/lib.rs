@@ -7,10 +7,13 @@
 //!   equal bytes.
 //! - [`descriptors()`]: names, numbers and service methods at run time.
 //! - [`struct_to_json`] and [`json_to_struct`]: free-form settings.
+//! - [`Messages`]: settings in messages of others. [`form`]: messages inside values that serde writes.
 //! - [`message_from_struct`], [`message_from_json`], [`message_to_json`], [`message_to_struct`]: typed settings.
 
 mod descriptors;
+pub mod form;
 mod json;
+mod messages;
 mod number;
 mod path;
 mod structs;
@@ -26,5 +29,6 @@ pub use json::{
     FieldNames, JsonError, message_from_json, message_from_struct, message_to_json, message_to_json_named,
     message_to_struct,
 };
+pub use messages::Messages;
 pub use packages::flyteidl2;
 pub use structs::{json_to_struct, struct_to_json};

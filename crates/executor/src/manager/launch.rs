@@ -170,7 +170,7 @@ fn previous_attempt(task: &TaskContext) -> Option<TaskContext> {
 }
 
 fn submitted(task: &TaskContext) -> PhaseInfo {
-    PhaseInfo::queued(PhaseInfo::FIRST_VERSION, SUBMITTED, TaskInfo::at(task.now))
+    PhaseInfo::queued(SUBMITTED, TaskInfo::at(task.now))
 }
 
 /// The phase of a task that the gate keeps.

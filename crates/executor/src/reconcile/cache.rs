@@ -93,7 +93,8 @@ impl Reconciler {
         }
         let info = cache_info(CatalogCacheStatus::CacheMiss, "waiting for serialized cache owner", task.now);
         let reason = format!("waiting for cache to be populated by reservation owner {:?}", reservation.owner_id);
-        Ok(CacheDecision::Wait(PhaseInfo::waiting_for_cache(status.plugin_phase_version, reason, info)))
+        let phase = PhaseInfo::waiting_for_cache(reason, info).with_version(status.plugin_phase_version);
+        Ok(CacheDecision::Wait(phase))
     }
 
     /// After the plugin worked: store outputs, give the reservation back. The cache never fails a task.

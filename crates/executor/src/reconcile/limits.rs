@@ -206,11 +206,11 @@ mod tests {
     }
 
     fn queued() -> PhaseInfo {
-        PhaseInfo::queued(0, "waiting", TaskInfo::at(at(0)))
+        PhaseInfo::queued("waiting", TaskInfo::at(at(0)))
     }
 
     fn running() -> PhaseInfo {
-        PhaseInfo::running(0, TaskInfo::at(at(0)))
+        PhaseInfo::running(TaskInfo::at(at(0)))
     }
 
     fn judged(metadata: &TaskMetadata, status: &TaskActionStatus, millis: i64) -> Verdict {

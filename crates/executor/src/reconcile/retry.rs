@@ -50,7 +50,7 @@ impl Reconciler {
             return Ok(Wake::OnChange);
         }
         let pause = pause_after(request.task.template.metadata.as_ref(), attempt);
-        let queued = PhaseInfo::queued(PhaseInfo::FIRST_VERSION, "restarting task", TaskInfo::at(now));
+        let queued = PhaseInfo::queued("restarting task", TaskInfo::at(now));
         let queued = if pause.is_zero() {
             queued
         } else {

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::environment::set_launcher_variables;
 use super::resource::{FailurePolicy, JobSet, JobSetSpec, Network, ReplicatedJob, SuccessPolicy};
 use super::{CLUSTERED_TASK, MAX_REPLICAS, NAME_MAX_LENGTH, PRIMARY_CONTAINER_ANNOTATION, WORKERS};
-use crate::pod_template;
+use aileron_machinery::pod::pod_template;
 
 /// Kubernetes' bound on the values of labels.
 const LABEL_VALUE_MAX_LENGTH: usize = 63;

@@ -1,6 +1,7 @@
 //! The `plugins.dask` section.
 
 use aileron_machinery::config::LogConfig;
+use aileron_machinery::PluginSection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +11,10 @@ use serde::{Deserialize, Serialize};
 pub struct DaskConfig {
     /// Log links of Dask jobs.
     pub logs: LogConfig,
+}
+
+impl PluginSection for DaskConfig {
+    const KEY: &'static str = "dask";
 }
 
 impl Default for DaskConfig {

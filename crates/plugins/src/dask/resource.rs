@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::custom_resource;
+use aileron_machinery::custom_resource;
 
 custom_resource! {
     /// A Dask job, `kubernetes.dask.org/v1`: a cluster, and a pod that uses it and ends with the job.

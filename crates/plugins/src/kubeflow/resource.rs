@@ -103,7 +103,12 @@ impl JobCondition {
 
     /// The condition is the end of a job.
     pub fn is_end(&self) -> bool {
-        matches!(self.type_.as_str(), "Succeeded" | "Failed")
+        self.type_ == "Succeeded" || self.is_failure()
+    }
+
+    /// The condition is the end of a job that failed.
+    pub fn is_failure(&self) -> bool {
+        self.type_ == "Failed"
     }
 }
 

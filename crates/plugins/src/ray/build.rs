@@ -23,7 +23,7 @@ use super::resource::{
     AutoscalerOptions, HeadGroupSpec, RayClusterSpec, RayJob, RayJobSpec, SubmissionMode, WorkerGroupSpec,
 };
 use super::runtime_env;
-use crate::pod_template;
+use aileron_machinery::pod::pod_template;
 
 /// The `RayJob` for an attempt.
 ///

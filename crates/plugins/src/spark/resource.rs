@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::custom_resource;
+use aileron_machinery::custom_resource;
 
 custom_resource! {
     /// A Spark application, `sparkoperator.k8s.io/v1beta2`: a driver and its executors.

@@ -1,24 +1,21 @@
-//! `MPIJob` of `kubeflow.org/v1`.
+//! `TFJob` of `kubeflow.org/v1`.
 
 use serde::{Deserialize, Serialize};
 
-use crate::custom_resource;
+use aileron_machinery::custom_resource;
 use crate::kubeflow::resource::{JobStatus, OtherFields, ReplicaSpecs, RunPolicy};
 
 custom_resource! {
-    /// A program that speaks MPI.
-    MPIJob(MPIJobSpec, JobStatus), "kubeflow.org", "v1", "mpijobs"
+    /// Training with TensorFlow.
+    TFJob(TFJobSpec, JobStatus), "kubeflow.org", "v1", "tfjobs"
 }
 
-/// What runs, and how.
+/// What is trained, and how.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct MPIJobSpec {
-    /// How many processes each worker takes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slots_per_worker: Option<i32>,
-    /// `Launcher` and `Worker`.
-    #[serde(rename = "mpiReplicaSpecs")]
+pub struct TFJobSpec {
+    /// `Chief`, `Worker`, `PS` and `Evaluator`.
+    #[serde(rename = "tfReplicaSpecs")]
     pub replica_specs: ReplicaSpecs,
     /// How long it may run, and what remains.
     pub run_policy: RunPolicy,

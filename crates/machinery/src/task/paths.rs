@@ -1,5 +1,7 @@
 //! Where a task finds its inputs and leaves its outputs.
 
+use serde::{Deserialize, Serialize};
+
 /// What the control plane and the SDK call the files; never to be changed.
 const INPUTS: &str = "inputs.pb";
 const OUTPUTS: &str = "outputs.pb";
@@ -8,7 +10,8 @@ const DECK: &str = "deck.html";
 const CHECKPOINTS: &str = "_flytecheckpoints";
 
 /// The locations that belong to one attempt of a task.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct TaskPaths {
     /// The folder that holds the inputs.
     pub input_prefix: String,

@@ -36,14 +36,14 @@ pub(super) fn phase(config: &KubeflowConfig, cx: &PhaseContext<'_>, job: &Job<'_
     if worker_phase.phase().is_failure() {
         return Ok(worker_phase);
     }
-    Ok(observation.phase(cx))
+    Ok(observation.phase())
 }
 
-/// When the operator must have begun, or the first worker been started.
-pub(super) fn due(config: &KubeflowConfig, cx: &PhaseContext<'_>, job: &Job<'_>) -> Option<Timestamp> {
+/// When to check again: the operator must have begun, or the first worker been started.
+pub(super) fn check_at(config: &KubeflowConfig, cx: &PhaseContext<'_>, job: &Job<'_>) -> Option<Timestamp> {
     let worker = first_worker(job, cx.pods).and_then(|pod| pod.status.as_ref());
     let worker = worker.and_then(|status| pending_deadline(status, &cx.task.platform.k8s, cx.task.now));
-    [job.due(config, cx.task), worker].into_iter().flatten().min()
+    [job.check_at(config, cx.task.now), worker].into_iter().flatten().min()
 }
 
 fn first_worker<'a>(job: &Job<'_>, pods: &'a [Arc<Pod>]) -> Option<&'a Pod> {

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{any_settings, pod, task};
+use crate::testing::any_settings;
+use aileron_machinery::testing::{pod, task};
 use crate::kubeflow::resource::ReplicaSpec;
 
 fn plugin() -> PyTorchPlugin {
@@ -15,7 +16,7 @@ fn plugin() -> PyTorchPlugin {
 }
 
 fn task_of(version: i32, custom: Value) -> TaskContext {
-    let mut task = task("pytorch", Some(&custom));
+    let mut task = task("pytorch", &custom);
     Arc::make_mut(&mut task.template).task_type_version = version;
     task
 }
@@ -81,10 +82,12 @@ fn running_job() -> PyTorchJob {
     .unwrap()
 }
 
-fn phase_with(pods: &[Arc<Pod>]) -> (PhaseInfo, Option<Timestamp>) {
+fn phase_with(pods: &[Arc<Pod>]) -> (PhaseInfo, Option<jiff::Timestamp>) {
     let (task, prior) = (task_of(1, json!({})), ObservedPhase::default());
-    let cx = PhaseContext { task: &task, prior: &prior, pods, error_document: None };
-    (plugin().phase(&cx, &running_job()).unwrap(), plugin().due(&cx, &running_job()))
+    let cx = PhaseContext::new(&task, &prior).with_pods(pods);
+    let phase = plugin().phase(&cx, &running_job()).unwrap();
+    let check_at = phase.check_at();
+    (phase, check_at)
 }
 
 #[test]

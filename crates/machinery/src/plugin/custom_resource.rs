@@ -1,4 +1,4 @@
-//! Objects of operators: types for custom resources that look like those of the core API.
+//! Types for custom resources that look like those of the core API.
 
 /// Defines the type of a custom resource, with `metadata`, `spec` and an optional `status`.
 ///
@@ -6,7 +6,7 @@
 /// should keep the fields they do not know, so that an object that was read can be written back whole.
 ///
 /// ```
-/// use aileron_plugins::custom_resource;
+/// use aileron_machinery::custom_resource;
 /// # #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 /// # pub struct KettleSpec {}
 /// # #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -22,28 +22,28 @@
 macro_rules! custom_resource {
     ($(#[$attribute:meta])* $kind:ident($spec:ty, $status:ty), $group:literal, $version:literal, $plural:literal) => {
         $(#[$attribute])*
-        #[derive(Clone, Debug, Default, PartialEq, ::serde::Deserialize)]
-        #[serde(default)]
+        #[derive(Clone, Debug, Default, PartialEq, $crate::serde::Deserialize)]
+        #[serde(default, crate = "aileron_machinery::serde")]
         pub struct $kind {
             /// Name, labels, annotations.
-            pub metadata: ::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+            pub metadata: $crate::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
             /// What is wanted.
             pub spec: $spec,
             /// What the operator says; absent until it has seen the object.
             pub status: ::core::option::Option<$status>,
         }
 
-        impl ::k8s_openapi::Resource for $kind {
+        impl $crate::k8s_openapi::Resource for $kind {
             const API_VERSION: &'static str = ::core::concat!($group, "/", $version);
             const GROUP: &'static str = $group;
             const KIND: &'static str = ::core::stringify!($kind);
             const VERSION: &'static str = $version;
             const URL_PATH_SEGMENT: &'static str = $plural;
-            type Scope = ::k8s_openapi::NamespaceResourceScope;
+            type Scope = $crate::k8s_openapi::NamespaceResourceScope;
         }
 
-        impl ::k8s_openapi::Metadata for $kind {
-            type Ty = ::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+        impl $crate::k8s_openapi::Metadata for $kind {
+            type Ty = $crate::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
             fn metadata(&self) -> &Self::Ty {
                 &self.metadata
@@ -54,13 +54,13 @@ macro_rules! custom_resource {
             }
         }
 
-        impl ::serde::Serialize for $kind {
-            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> ::core::result::Result<S::Ok, S::Error> {
-                use ::serde::ser::SerializeStruct;
+        impl $crate::serde::Serialize for $kind {
+            fn serialize<S: $crate::serde::Serializer>(&self, serializer: S) -> ::core::result::Result<S::Ok, S::Error> {
+                use $crate::serde::ser::SerializeStruct;
                 let length = 4 + usize::from(self.status.is_some());
-                let mut object = serializer.serialize_struct(<Self as ::k8s_openapi::Resource>::KIND, length)?;
-                object.serialize_field("apiVersion", <Self as ::k8s_openapi::Resource>::API_VERSION)?;
-                object.serialize_field("kind", <Self as ::k8s_openapi::Resource>::KIND)?;
+                let mut object = serializer.serialize_struct(<Self as $crate::k8s_openapi::Resource>::KIND, length)?;
+                object.serialize_field("apiVersion", <Self as $crate::k8s_openapi::Resource>::API_VERSION)?;
+                object.serialize_field("kind", <Self as $crate::k8s_openapi::Resource>::KIND)?;
                 object.serialize_field("metadata", &self.metadata)?;
                 object.serialize_field("spec", &self.spec)?;
                 if let ::core::option::Option::Some(status) = &self.status {
@@ -77,8 +77,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::collections::BTreeMap;
 
-    use aileron_machinery::K8sResource;
-    use k8s_openapi::Resource;
+    use crate::K8sResource;
+    use k8s_openapi::Resource as _;
     use serde::{Deserialize, Serialize};
     use serde_json::{Value, json};
 
@@ -99,8 +99,8 @@ mod tests {
         Kettle(KettleSpec, KettleStatus), "kitchen.example.com", "v1", "kettles"
     }
 
-    fn is_resource<R: K8sResource>() -> &'static str {
-        R::URL_PATH_SEGMENT
+    fn is_resource<R: K8sResource>() -> std::borrow::Cow<'static, str> {
+        R::plural(&())
     }
 
     #[test]

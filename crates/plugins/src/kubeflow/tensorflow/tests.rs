@@ -7,14 +7,15 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{any_settings, task};
+use crate::testing::any_settings;
+use aileron_machinery::testing::task;
 
 fn plugin() -> TensorFlowPlugin {
     TensorFlowPlugin::new(KubeflowConfig::default())
 }
 
 fn build(version: i32, custom: Value) -> Result<TFJob, PluginError> {
-    let mut task = task("tensorflow", Some(&custom));
+    let mut task = task("tensorflow", &custom);
     Arc::make_mut(&mut task.template).task_type_version = version;
     plugin().build(&task)
 }
@@ -34,7 +35,7 @@ fn roles_without_replicas_are_left_out() {
 
 #[test]
 fn links_lead_to_the_pods_of_every_role() {
-    let mut task = task("tensorflow", Some(&json!({})));
+    let mut task = task("tensorflow", &json!({}));
     let logs = LogConfig {
         kubernetes_enabled: true,
         kubernetes_template_uri: "{{ .podName }}/{{ .containerName }}".into(),
@@ -48,7 +49,7 @@ fn links_lead_to_the_pods_of_every_role() {
     }))
     .unwrap();
     let prior = ObservedPhase::default();
-    let cx = PhaseContext { task: &task, prior: &prior, pods: &[], error_document: None };
+    let cx = PhaseContext::new(&task, &prior);
     let phase = plugin().phase(&cx, &job).unwrap();
     let uris: Vec<_> = phase.info().unwrap().logs.iter().map(|link| link.uri.as_str()).collect();
     let expected = ["worker-0", "ps-0", "ps-1", "chief-0", "evaluator-0"].map(|pod| format!("j-{pod}/tensorflow"));

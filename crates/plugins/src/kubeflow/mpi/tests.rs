@@ -5,10 +5,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{any_settings, task};
+use crate::testing::any_settings;
+use aileron_machinery::testing::task;
 
 fn build_with(version: i32, custom: Value, worker_command: Option<&str>) -> Result<MPIJob, PluginError> {
-    let mut task = task("mpi", Some(&custom));
+    let mut task = task("mpi", &custom);
     let template = Arc::make_mut(&mut task.template);
     template.task_type_version = version;
     template.config.extend(worker_command.map(|command| ("worker_spec_command".to_owned(), command.to_owned())));

@@ -1,10 +1,11 @@
 //! Why a task has not started to run: one code out of a few, and a sentence.
 
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, Pod};
+use serde::{Deserialize, Serialize};
 
 /// What a task waits for. The code is the same whichever plugin, kind or message it comes from, so that it can be
 /// counted and searched for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PendingReason {
     /// The quota of the namespace is used up.
     Quota,
@@ -80,7 +81,7 @@ impl std::fmt::Display for PendingReason {
 }
 
 /// A reason and a sentence about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     /// The code.
     pub reason: PendingReason,

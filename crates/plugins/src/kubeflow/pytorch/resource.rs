@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::custom_resource;
+use aileron_machinery::custom_resource;
 use crate::kubeflow::resource::{JobStatus, OtherFields, ReplicaSpecs, RunPolicy};
 
 custom_resource! {

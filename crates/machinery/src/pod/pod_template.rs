@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use aileron_machinery::TaskContext;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::TaskContext;
 
 /// What a pod template bears: the platform's defaults, then its own, then the attempt's; later ones win.
 ///
 /// The plugin manager labels only the object itself, and operators do not hand that on to the pods they make.
-pub(crate) fn metadata(task: &TaskContext, own: ObjectMeta) -> ObjectMeta {
+pub fn metadata(task: &TaskContext, own: ObjectMeta) -> ObjectMeta {
     let config = &task.platform.k8s;
     ObjectMeta {
         labels: union(&config.default_labels, own.labels, &task.metadata.labels),

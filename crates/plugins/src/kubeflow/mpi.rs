@@ -4,8 +4,7 @@ mod build;
 pub mod resource;
 
 use aileron_machinery::pod::needs_inputs;
-use aileron_machinery::{K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
-use jiff::Timestamp;
+use aileron_machinery::{Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
 
 use crate::kubeflow::config::KubeflowConfig;
 use crate::kubeflow::job::Job;
@@ -44,7 +43,7 @@ impl K8sPlugin for MpiPlugin {
     }
 
     fn needs(&self, task: &TaskContext) -> Needs {
-        Needs { inputs: needs_inputs(task), ..Needs::default() }
+        Needs::none().with_inputs_if(needs_inputs(task))
     }
 
     fn build(&self, task: &TaskContext) -> Result<MPIJob, PluginError> {
@@ -52,19 +51,13 @@ impl K8sPlugin for MpiPlugin {
     }
 
     fn phase(&self, cx: &PhaseContext<'_>, resource: &MPIJob) -> Result<PhaseInfo, PluginError> {
-        Observation::of(&job(resource), &self.config, cx, &ROLES).map(|observation| observation.phase(cx))
+        let job = job(resource);
+        let phase = Observation::of(&job, &self.config, cx, &ROLES)?.phase();
+        Ok(phase.with_check_at(job.check_at(&self.config, cx.task.now)))
     }
 
-    fn due(&self, cx: &PhaseContext<'_>, resource: &MPIJob) -> Option<Timestamp> {
-        job(resource).due(&self.config, cx.task)
-    }
-
-    fn is_terminal(&self, resource: &MPIJob) -> bool {
-        job(resource).is_terminal()
-    }
-
-    fn completed_at(&self, resource: &MPIJob) -> Option<Timestamp> {
-        job(resource).completed_at()
+    fn ended(&self, resource: &MPIJob) -> Option<Ended> {
+        job(resource).ended()
     }
 }
 

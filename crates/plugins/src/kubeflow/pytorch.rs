@@ -5,8 +5,7 @@ mod phase;
 pub mod resource;
 
 use aileron_machinery::pod::needs_inputs;
-use aileron_machinery::{K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
-use jiff::Timestamp;
+use aileron_machinery::{Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
 
 use crate::kubeflow::config::KubeflowConfig;
 use crate::kubeflow::job::Job;
@@ -36,7 +35,7 @@ impl K8sPlugin for PyTorchPlugin {
     }
 
     fn needs(&self, task: &TaskContext) -> Needs {
-        Needs { inputs: needs_inputs(task), pods: true }
+        Needs::none().with_inputs_if(needs_inputs(task)).with_pods()
     }
 
     fn build(&self, task: &TaskContext) -> Result<PyTorchJob, PluginError> {
@@ -44,19 +43,13 @@ impl K8sPlugin for PyTorchPlugin {
     }
 
     fn phase(&self, cx: &PhaseContext<'_>, resource: &PyTorchJob) -> Result<PhaseInfo, PluginError> {
-        phase::phase(&self.config, cx, &job(resource))
+        let job = job(resource);
+        let phase = phase::phase(&self.config, cx, &job)?;
+        Ok(phase.with_check_at(phase::check_at(&self.config, cx, &job)))
     }
 
-    fn due(&self, cx: &PhaseContext<'_>, resource: &PyTorchJob) -> Option<Timestamp> {
-        phase::due(&self.config, cx, &job(resource))
-    }
-
-    fn is_terminal(&self, resource: &PyTorchJob) -> bool {
-        job(resource).is_terminal()
-    }
-
-    fn completed_at(&self, resource: &PyTorchJob) -> Option<Timestamp> {
-        job(resource).completed_at()
+    fn ended(&self, resource: &PyTorchJob) -> Option<Ended> {
+        job(resource).ended()
     }
 }
 
