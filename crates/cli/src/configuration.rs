@@ -25,6 +25,7 @@ pub fn load(arguments: &ConfigArguments, overrides: Vec<(String, String)>) -> Re
 
 /// The plugins that there are and what the configuration makes of them, checked as at the start.
 pub fn plugin_list(config: &Config) -> Result<PluginList, Failure> {
-    let plugins = aileron_plugins::builtin(&(&config.plugins).into());
+    let plugins = aileron_plugins::builtin().build(&config.plugins.section_values());
+    let plugins = plugins.map_err(|error| Failure::Usage(error.to_string()))?;
     PluginList::new(&plugins, &registry_rules(config)).map_err(|error| Failure::Usage(error.to_string()))
 }

@@ -108,7 +108,7 @@ pub enum Answer<'a> {
 }
 
 /// Nobody; for programs that have no controller.
-struct Nobody;
+pub struct Nobody;
 
 /// A waiting task is called, so looking by itself only guards against a call that was missed, and renews what it says.
 const LOOK: Duration = Duration::from_secs(120);

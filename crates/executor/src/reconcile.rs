@@ -129,7 +129,7 @@ impl Reconciler {
         if !has_finalizer(action) {
             self.actions.add_finalizer(action).await?;
             let id = plugin_id(plugin.as_ref());
-            metrics::counter!("aileron_actions_taken_total", "plugin" => id, "why" => why.as_str()).increment(1);
+            metrics::counter!("aileron_actions_taken_total", "plugin" => id.clone(), "why" => why.as_str()).increment(1);
             if why == Why::Declared {
                 tracing::debug!(plugin = id, %why, "taken");
             } else {
@@ -146,14 +146,8 @@ impl Reconciler {
             Template::Decoded(template) => Arc::clone(template),
             Template::Absent | Template::Unreadable(_) => Arc::default(),
         };
-        Ok(TaskContext {
-            template,
-            metadata: Arc::new(task_metadata(action, &self.settings.metadata)?),
-            paths: Arc::new(task_paths(action)?),
-            inputs: None,
-            platform: (self.platform)(),
-            now: self.clock.now(),
-        })
+        let metadata = task_metadata(action, &self.settings.metadata)?;
+        Ok(TaskContext::new(template, metadata, task_paths(action)?, (self.platform)(), self.clock.now()))
     }
 
     /// The pause before something that failed is tried again.
@@ -167,6 +161,6 @@ fn has_finalizer(action: &Action) -> bool {
 }
 
 /// The name under which a plugin is known.
-fn plugin_id(plugin: &dyn CorePlugin) -> &'static str {
-    plugin.entry().id
+fn plugin_id(plugin: &dyn CorePlugin) -> String {
+    plugin.entry().id.to_string()
 }

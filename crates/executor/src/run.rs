@@ -5,20 +5,18 @@ use std::time::Duration;
 
 use aileron_machinery::config::StorageConfig;
 use aileron_machinery::pod::CopilotStorage;
-use aileron_machinery::{Platform, PluginSet};
-use aileron_plugins::spark::crd::{CRD_NAME as SPARK_DEFINITION, PodTemplateSupport};
+use aileron_machinery::{Platform, PluginError, PluginSet};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Api;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::action::metadata::MetadataSettings;
 use crate::catalog::{CacheServiceClient, CatalogClient};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::cluster::Objects;
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::actions::KubeActions;
@@ -30,20 +28,20 @@ use crate::controller::Controller;
 use crate::controller::memory::Memory;
 use crate::controller::queue::Queue;
 use crate::events::{BatcherOptions, EventBatcher, EventsClient};
-use crate::finished::{Policy, Reaper};
 use crate::garbage;
 use crate::gate::backoff::BackoffSettings;
 use crate::gate::{ControllerRoster, Gate, GateSettings};
 use crate::lease::{Elector, LeaseConfig, LeaseError};
+use crate::manager::ManagerBackends;
 use crate::monitor::Monitor;
+use crate::object_cleanup::{ObjectCleanup, Policy};
 use crate::pools::cluster::KubeTokens;
 use crate::pools::desk::TokenDesk;
 use crate::pools::{self, Pools};
 use crate::reconcile::{Reconciler, Settings};
-use crate::registry::{Registry, RegistryError, RegistryRules};
+use crate::registry::{Backends, LocalSecrets, Registry, RegistryError, RegistryRules};
 use crate::serve::Readiness;
 use crate::storage::{Backend, BlobStore, ObjectStores, SchemeSettings, StorageError, StorageSettings};
-use crate::watch::kinds::Observer;
 use crate::watch::{self, Synced};
 
 /// How often gauges that are counted, not kept, are brought up to date.
@@ -66,8 +64,6 @@ pub struct RunOptions {
     pub identity: String,
     /// Told when caches are complete.
     pub readiness: Readiness,
-    /// Told what the cluster's Spark definition knows; the plugin has a clone.
-    pub spark_pod_templates: PodTemplateSupport,
 }
 
 /// The executor could not start, or had to stop.
@@ -79,6 +75,14 @@ pub enum RunError {
     /// The plugin rules cannot be followed.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// A plugin cannot be set up.
+    #[error("plugin {plugin:?} cannot be set up: {source}")]
+    Plugin {
+        /// Id of the plugin.
+        plugin: Arc<str>,
+        /// Why.
+        source: PluginError,
+    },
     /// A service address is not one.
     #[error("{key}: {source}")]
     Service {
@@ -97,7 +101,7 @@ pub enum RunError {
 
 /// Runs until cancelled; then lets rounds under way end and what is held be written.
 pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), RunError> {
-    let RunOptions { config, plugins, client, namespace, identity, readiness, spark_pod_templates } = options;
+    let RunOptions { config, plugins, client, namespace, identity, readiness } = options;
     let store: Arc<dyn BlobStore> = Arc::new(ObjectStores::new(storage_settings(&config.storage)?)?);
     let events = connect("executor.EventsServiceURL", &config.executor.events_service_url)?;
     let events = Arc::new(EventBatcher::start(Arc::new(EventsClient::new(events)), BatcherOptions::default()));
@@ -125,10 +129,22 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         store: Arc::new(KubeTokens::new(client.clone())),
         roster: Arc::new(ControllerRoster { memory: Arc::clone(&memory), queue: Arc::clone(&queue) }),
     });
-    let registry =
-        Arc::new(Registry::new(&plugins, &registry_rules(&config), &objects, &store, &gate, tokens.as_ref())?);
-    for slip in registry.slips() {
-        tracing::warn!("{slip}");
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let backends = Backends {
+        manager: ManagerBackends {
+            objects: Arc::clone(&objects),
+            store: Arc::clone(&store),
+            gate: Arc::clone(&gate),
+            tokens,
+            clock: Arc::clone(&clock),
+        },
+        secrets: Arc::new(LocalSecrets::new(&config.secrets, environment())),
+        roster: Arc::new(ControllerRoster { memory: Arc::clone(&memory), queue: Arc::clone(&queue) }),
+    };
+    let registry = Arc::new(Registry::new(&plugins, &registry_rules(&config), &backends)?);
+    registry.set_up().await.map_err(|(plugin, source)| RunError::Plugin { plugin, source })?;
+    for suspicious in registry.suspicious_rules() {
+        tracing::warn!("{suspicious}");
     }
     for warning in registry.warnings() {
         tracing::info!("{warning}");
@@ -158,12 +174,6 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         queue: Arc::clone(&queue),
         memory: Arc::clone(&memory),
         events: event_feed.clone(),
-        observers: [(
-            SPARK_DEFINITION,
-            Arc::new(move |definition: Option<&CustomResourceDefinition>| spark_pod_templates.observe(definition))
-                as Observer,
-        )]
-        .into(),
     };
     let pod_feed = watch::pods::PodFeed {
         pods: Arc::clone(&pods),
@@ -189,7 +199,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     follow(watch::pods::run(client.clone(), pod_feed, synced.clone(), stop()).boxed());
     follow(watch::events::run(client.clone(), event_feed, synced.clone(), stop()).boxed());
     let enabled = registry.kinds();
-    let reaper = Reaper {
+    let object_cleanup = ObjectCleanup {
         client: client.clone(),
         objects: Arc::clone(&objects),
         pods: Arc::clone(&pods),
@@ -197,6 +207,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         memory: Arc::clone(&memory),
         plugins: plugins.k8s().iter().filter(|plugin| enabled.contains(&plugin.kind())).cloned().collect(),
         policy: Policy::of(&config.plugins.k8s),
+        clock: Arc::clone(&clock),
     };
     let watched = plugins.k8s().iter().filter(|plugin| enabled.contains(&plugin.kind())).cloned().collect();
     follow(watch::kinds::run(client.clone(), watched, kind_feed, synced.clone(), stop()).boxed());
@@ -221,7 +232,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         store,
         events: Arc::clone(&events) as _,
         catalog: Some(catalog),
-        clock: Arc::new(SystemClock),
+        clock,
         settings: settings(&config),
         platform: platform(&config, templates),
     });
@@ -233,7 +244,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         max_rounds: usize::try_from(config.executor.max_concurrent_reconciles).unwrap_or(1),
     });
 
-    let work = Work { synced, controller, reaper: Arc::new(reaper), pools };
+    let work = Work { synced, controller, object_cleanup: Arc::new(object_cleanup), pools };
     tokio::select! {
         result = lead(&config, client, &namespace, identity, work, &cancel) => result?,
         () = watch_ended.cancelled() => return Err(RunError::Watch),
@@ -252,7 +263,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
 struct Work {
     synced: Synced,
     controller: Arc<Controller>,
-    reaper: Arc<Reaper>,
+    object_cleanup: Arc<ObjectCleanup>,
     pools: Arc<Pools>,
 }
 
@@ -270,7 +281,7 @@ async fn lead(
         let interval = gc.interval.to_std().filter(|interval| !interval.is_zero());
         let max_ttl = SignedDuration::from_nanos(gc.max_ttl.as_nanos());
         let client = client.clone();
-        let Work { synced, controller, reaper, pools } = work.clone();
+        let Work { synced, controller, object_cleanup, pools } = work.clone();
         let memory = Arc::clone(&controller.memory);
         async move {
             tokio::select! {
@@ -285,7 +296,7 @@ async fn lead(
                     garbage::run(client, interval, max_ttl, stop.clone()).await;
                 }
             };
-            tokio::join!(controller.run(stop.clone()), collect, reaper.run(stop.clone()), give_back);
+            tokio::join!(controller.run(stop.clone()), collect, object_cleanup.run(stop.clone()), give_back);
         }
     };
     if !config.executor.leader_elect {

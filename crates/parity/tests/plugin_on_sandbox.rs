@@ -10,7 +10,7 @@ use aileron_executor::offline::task_file;
 use aileron_executor::run::{RunOptions, run};
 use aileron_executor::serve::Readiness;
 use aileron_idl::flyteidl2::common::ActionPhase;
-use aileron_machinery::pod::phase::{is_terminal, pod_phase};
+use aileron_machinery::pod::phase::pod_phase;
 use aileron_machinery::pod::{PodOptions, build_pod};
 use aileron_machinery::{
     K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginSet, TaskContext, TaskInfo,
@@ -44,11 +44,7 @@ impl K8sPlugin for Polite {
 
     fn phase(&self, cx: &PhaseContext<'_>, pod: &Pod) -> Result<PhaseInfo, PluginError> {
         let phase = pod_phase(pod, &cx.task.platform.k8s, cx.task.now, TaskInfo::at(cx.task.now));
-        Ok(phase.newer_than(cx.prior))
-    }
-
-    fn is_terminal(&self, pod: &Pod) -> bool {
-        is_terminal(pod)
+        Ok(phase)
     }
 }
 
@@ -77,7 +73,6 @@ async fn a_plugin_runs_its_task() {
         namespace: "flyte".into(),
         identity: "test".into(),
         readiness: Readiness::new(),
-        spark_pod_templates: Default::default(),
     };
     let executor = tokio::spawn(run(options, stop.clone()));
 

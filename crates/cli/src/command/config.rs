@@ -60,7 +60,7 @@ fn check(sources: &Sources) -> Result<(), Failure> {
 /// Rules and pools are checked against the plugins, as at the start.
 fn check_rules(sources: &Sources) -> Result<(), Failure> {
     let config = Config::load(sources).map_err(|errors| Failure::Usage(errors.to_string()))?;
-    for slip in configuration::plugin_list(&config)?.slips() {
+    for slip in configuration::plugin_list(&config)?.suspicious_rules() {
         output::warn(slip);
     }
     Ok(())

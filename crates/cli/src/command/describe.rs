@@ -40,7 +40,8 @@ async fn describe(arguments: &DescribeArguments) -> Result<(), Failure> {
     };
     let cannot = |error| connection::explain(&error, "cannot look for its objects");
     let pods = objects::pods(client, &object).await.map_err(cannot)?;
-    let plugins = aileron_plugins::builtin(&(&Config::default().plugins).into());
+    let plugins = aileron_plugins::builtin().build(&Config::default().plugins.section_values());
+    let plugins = plugins.map_err(|error| Failure::Failed(error.into()))?;
     let kinds: Vec<_> = plugins.k8s().iter().map(|plugin| plugin.kind()).collect();
     let others = objects::others(client, &object, &kinds).await;
     let mut names = vec![object.name_any()];

@@ -59,8 +59,8 @@ pub fn list(arguments: &ListArguments, overrides: Vec<(String, String)>) -> Resu
             output::warn(warning);
         }
     }
-    for slip in list.slips() {
-        output::warn(slip);
+    for suspicious in list.suspicious_rules() {
+        output::warn(suspicious);
     }
     for plugin in list.plugins() {
         if let Availability::Unavailable(missing) = availability(plugin, &served) {
@@ -101,7 +101,7 @@ fn as_table(list: &PluginList, served: &ServedKinds, wide: bool) -> String {
 
 fn row(plugin: &PluginDescription, served: &ServedKinds, wide: bool) -> Vec<String> {
     let mut row = vec![
-        plugin.entry.id.to_owned(),
+        plugin.entry.id.to_string(),
         words(&plugin.serves),
         plugin.kind.as_ref().map_or_else(|| "-".into(), full_name),
         yes(plugin.is_default).into(),
@@ -140,7 +140,7 @@ fn as_json(list: &PluginList, served: &ServedKinds) -> Value {
             },
         })
     };
-    let warnings = [list.slips(), list.warnings()].concat();
+    let warnings = [list.suspicious_rules(), list.warnings()].concat();
     json!({ "plugins": list.plugins().iter().map(plugin).collect::<Vec<_>>(), "warnings": warnings })
 }
 

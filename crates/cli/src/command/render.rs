@@ -46,7 +46,7 @@ pub fn offline(arguments: &TaskArguments, overrides: Vec<(String, String)>) -> R
         action: given.action,
         template: given.template,
         config: loaded.config.clone(),
-        plugins: |config| aileron_plugins::builtin(&(&config.plugins).into()),
+        plugins: aileron_plugins::builtin(),
         pod_templates: pod_templates.collect::<Result<_, _>>()?,
         inputs: match &arguments.inputs {
             Some(path) => Some(from_file(path, read::inputs)?),

@@ -7,7 +7,6 @@ use aileron_executor::config::Loaded;
 use aileron_executor::config::explain::{Selection, located};
 use aileron_executor::run::{self, RunOptions};
 use aileron_executor::serve::{Endpoints, Readiness, install_recorder};
-use aileron_plugins::builtin::PluginConfigs;
 use anyhow::Context;
 use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -69,10 +68,8 @@ async fn work(arguments: &RunArguments, loaded: Loaded) -> anyhow::Result<()> {
     // Probes are answered until all else has ended, or the kubelet would kill what is ending in good order.
     let stop_endpoints = CancellationToken::new();
     let answering = tokio::spawn(endpoints.run(stop_endpoints.clone()));
-    let configs: PluginConfigs = (&config.plugins).into();
     let options = RunOptions {
-        plugins: aileron_plugins::builtin(&configs),
-        spark_pod_templates: configs.spark_pod_templates,
+        plugins: aileron_plugins::builtin().build(&config.plugins.section_values()).context("plugins")?,
         config,
         client,
         namespace: variable("POD_NAMESPACE").unwrap_or_else(|| NAMESPACE.to_owned()),

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use aileron_executor::config::{Config, ConfigErrors, Loader, SourceFile, Sources, files};
 use aileron_executor::run::{self, RunError, RunOptions};
 use aileron_executor::serve::{Endpoints, Readiness, install_recorder};
-use aileron_plugins::builtin::PluginConfigs;
 use anyhow::{Context, bail};
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -72,10 +71,8 @@ impl Executor {
             let endpoints = Endpoints::bind(&config.executor, readiness.clone(), recorded, client.clone()).await?;
             tokio::spawn(endpoints.run(stop.clone()));
         }
-        let configs: PluginConfigs = (&config.plugins).into();
         let options = RunOptions {
-            plugins: aileron_plugins::builtin(&configs),
-            spark_pod_templates: configs.spark_pod_templates,
+            plugins: aileron_plugins::builtin().build(&config.plugins.section_values())?,
             config,
             client,
             namespace: NAMESPACE.to_owned(),

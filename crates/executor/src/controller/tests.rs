@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use aileron_idl::flyteidl2::workflow::{ActionEvent, ConditionAction};
-use aileron_machinery::{Platform, PluginSet};
+use aileron_machinery::{NoServices, Platform, PluginSet};
 use async_trait::async_trait;
 use k8s_openapi::ByteString;
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -14,9 +14,10 @@ use crate::cluster::kube::Writer;
 use crate::cluster::kube::objects::KubeObjects;
 use crate::cluster::{Actions, ApiError, Objects, Urgency};
 use crate::events::{EventError, EventSink};
-use crate::gate::Gate;
+use crate::gate::{Gate, Nobody};
+use crate::manager::ManagerBackends;
 use crate::reconcile::Settings;
-use crate::registry::{Registry, RegistryRules};
+use crate::registry::{Backends, Registry, RegistryRules};
 use crate::storage::{BlobStore, MemoryStore};
 
 /// Writes that reach the memory and nobody else.
@@ -63,8 +64,15 @@ fn controller(memory: &Arc<Memory>, queue: &Arc<Queue>) -> Controller {
         Arc::new(KubeObjects::new(writer.clone(), Arc::default(), Arc::default(), Arc::default()));
     let store: Arc<dyn BlobStore> = Arc::new(MemoryStore::new());
     let rules = RegistryRules::default();
-    let registry =
-        Registry::new(&PluginSet::new(), &rules, &objects, &store, &Arc::new(Gate::default()), None).unwrap();
+    let manager = ManagerBackends {
+        objects: Arc::clone(&objects),
+        store: Arc::clone(&store),
+        gate: Arc::new(Gate::default()),
+        tokens: None,
+        clock: Arc::new(SystemClock),
+    };
+    let backends = Backends { manager, secrets: Arc::new(NoServices), roster: Arc::new(Nobody) };
+    let registry = Registry::new(&PluginSet::new(), &rules, &backends).unwrap();
     let reconciler = Reconciler {
         registry: Arc::new(registry),
         actions: Arc::new(InMemory(Arc::clone(memory))),

@@ -2,7 +2,7 @@
 
 use aileron_machinery::CoreRequest;
 
-use super::drive::{StoredInputs, guarded, stored_state};
+use super::drive::{guarded, stored_state};
 use super::record::unless_refused;
 use super::{ReconcileError, Reconciler, Wake, has_finalizer};
 use crate::action::events::abort_event;
@@ -33,8 +33,7 @@ impl Reconciler {
             }
         };
         let stored = stored_state(action);
-        let data = StoredInputs { store: self.store.as_ref(), task: &task };
-        let request = CoreRequest { task: &task, state: &stored, running_since: None, data: &data };
+        let request = CoreRequest::new(&task, &stored);
         let stopped = match guarded(plugin.abort(&request)).await {
             Ok(()) => guarded(plugin.finalize(&request)).await,
             Err(error) => Err(error),

@@ -3,10 +3,9 @@
 use std::panic::AssertUnwindSafe;
 
 use aileron_machinery::{
-    CorePlugin, CoreRequest, CoreStep, ExecutionError, Phase, PhaseInfo, PluginError, StoredState, TaskContext,
-    TaskData, TaskDataError, TaskInfo, code,
+    CorePlugin, CoreRequest, CoreStep, ExecutionError, Phase, PhaseInfo, PluginError, StoredState, TaskContext, TaskInfo,
+    code,
 };
-use async_trait::async_trait;
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
@@ -17,8 +16,6 @@ use super::patience::{Patience, patience};
 use super::{ReconcileError, Reconciler, Wake};
 use crate::action::conditions::reason;
 use crate::action::{Action, TaskActionStatus, Template};
-use crate::storage::BlobStore;
-use crate::storage::outputs::read_inputs;
 
 impl Reconciler {
     /// One round of a well-formed action: cache, plugin, outcome, record.
@@ -28,8 +25,7 @@ impl Reconciler {
             Err(error) => return self.fail(action, error).await,
         };
         let stored = stored_state(action);
-        let data = StoredInputs { store: self.store.as_ref(), task: &task };
-        let request = CoreRequest { task: &task, state: &stored, running_since: running_since(action), data: &data };
+        let request = CoreRequest::new(&task, &stored).with_running_since(running_since(action));
         let before = action.status();
         let limits = task.template.metadata.as_ref();
         let verdict = judge(limits, &action.object, &before, task.now);
@@ -210,18 +206,4 @@ fn flattened(phase: &PhaseInfo) -> PluginError {
 /// The information of a phase, or none but the time.
 pub(super) fn info_of(phase: &PhaseInfo, task: &TaskContext) -> TaskInfo {
     phase.info().cloned().unwrap_or_else(|| TaskInfo::at(task.now))
-}
-
-pub(super) struct StoredInputs<'a> {
-    pub(super) store: &'a dyn BlobStore,
-    pub(super) task: &'a TaskContext,
-}
-
-#[async_trait]
-impl TaskData for StoredInputs<'_> {
-    async fn inputs(&self) -> Result<aileron_idl::flyteidl2::core::LiteralMap, TaskDataError> {
-        read_inputs(self.store, &self.task.paths.input_path())
-            .await
-            .map_err(|error| TaskDataError { message: error.to_string(), source: Some(Box::new(error)) })
-    }
 }

@@ -3,12 +3,12 @@
 
 mod definitions;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use aileron_machinery::{AnyResource, ObjectPlugin, ResourceKind};
 use kube::api::{DynamicObject, ObjectMeta};
+use serde_json::Value;
 
 use super::events::EventFeed;
 use super::missed::{Versions, version};
@@ -27,6 +27,8 @@ type Place = (String, String);
 pub struct ObjectCache {
     kinds: RwLock<HashMap<ResourceKind, Kind>>,
     served: RwLock<ServedKinds>,
+    /// What plugins read from the definitions of their kinds, by the id of the plugin.
+    definitions: RwLock<HashMap<Arc<str>, Arc<Value>>>,
 }
 
 #[derive(Default)]
@@ -54,7 +56,7 @@ impl ObjectCache {
     }
 
     /// The cluster is known not to serve this kind.
-    pub fn lacks(&self, kind: &ResourceKind) -> bool {
+    pub fn kind_missing(&self, kind: &ResourceKind) -> bool {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
         plugin_list::missing(&served, kind).is_some()
     }
@@ -64,6 +66,20 @@ impl ObjectCache {
         let is_served = served == Served::Yes;
         let mut known = self.served.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(kind.clone(), served) != Some(Served::Yes) && is_served
+    }
+
+    /// What the plugin of this id read from the definition of its kind; nothing without a definition.
+    pub fn definition(&self, plugin: &str) -> Option<Arc<Value>> {
+        self.definitions.read().unwrap_or_else(PoisonError::into_inner).get(plugin).cloned()
+    }
+
+    /// Stores what a plugin read from the definition of its kind.
+    fn set_definition(&self, plugin: Arc<str>, facts: Option<Value>) {
+        let mut definitions = self.definitions.write().unwrap_or_else(PoisonError::into_inner);
+        match facts {
+            Some(facts) => definitions.insert(plugin, Arc::new(facts)),
+            None => definitions.remove(&plugin),
+        };
     }
 
     /// The versions of all objects of a kind, as they were shown last.
@@ -102,17 +118,12 @@ pub struct KindFeed {
     pub memory: Arc<Memory>,
     /// Events about objects, followed with their kind and forgotten with them.
     pub events: EventFeed,
-    /// Told what a definition looks like, by its name.
-    pub observers: BTreeMap<&'static str, Observer>,
 }
 
-/// Told what a definition looks like; nothing if it is gone.
-pub type Observer = Arc<dyn Fn(Option<&CustomResourceDefinition>) + Send + Sync>;
-
 impl KindFeed {
-    /// A kind appeared, which happens rarely. Who waited for it is not looked up: a round under way may be about to find
-    /// that it waits.
-    fn wake_everybody(&self) {
+    /// Wakes all actions when a kind appears, which happens rarely. A list of the actions that wait for the kind would miss
+    /// an action whose round is just about to find that it waits.
+    fn wake_all_actions(&self) {
         for key in self.memory.keys() {
             self.queue.wake(&key);
         }
@@ -140,7 +151,7 @@ impl KindFeed {
 
 struct KindObjects {
     kind: ResourceKind,
-    plugin: Arc<dyn AnyK8sPlugin>,
+    plugin: Arc<dyn ObjectPlugin>,
     feed: KindFeed,
     listed: HashSet<Place>,
 }
@@ -190,7 +201,7 @@ impl Sink<DynamicObject> for KindObjects {
         let listed = std::mem::take(&mut self.listed);
         // A list is the proof that the kind is served; a definition alone is not, while it is being established.
         if self.feed.cache.learn(&self.kind, Served::Yes) {
-            self.feed.wake_everybody();
+            self.feed.wake_all_actions();
         }
         let gone: Vec<_> = {
             let mut kinds = self.feed.cache.write();

@@ -105,19 +105,18 @@ pub fn erase<P: K8sPlugin>(plugin: P) -> Arc<dyn ObjectPlugin> {
 struct Typed<P>(P);
 
 impl<P: K8sPlugin> Typed<P> {
-    /// The object in the plugin's type. An object of the plugin's kind that was read as JSON is decoded.
+    /// The object in the plugin's type. An object of the plugin's kind that has another type is decoded: another plugin of
+    /// the same kind may have read it.
     fn typed<'a>(&self, object: &'a dyn AnyResource) -> Result<Cow<'a, P::Resource>, PluginError> {
         if let Some(resource) = object.as_any().downcast_ref() {
             return Ok(Cow::Borrowed(resource));
         }
-        match object.as_any().downcast_ref::<JsonObject>() {
-            Some(json) if json.kind == self.kind() => decode_as(json.to_json()?).map(Cow::Owned),
-            _ => Err(PluginError::uncoded(format!(
-                "plugin {} was given an object that is not a {}",
-                self.0.entry().id,
-                self.kind().kind
-            ))),
+        let (kind, document) = (self.kind(), object.to_json()?);
+        if document["kind"] != *kind.kind || document["apiVersion"] != kind.api_version() {
+            let id = self.0.entry().id;
+            return Err(PluginError::uncoded(format!("plugin {id} was given an object that is not a {}", kind.kind)));
         }
+        decode_as(document).map(Cow::Owned)
     }
 }
 

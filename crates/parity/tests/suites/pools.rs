@@ -11,7 +11,7 @@ use aileron_executor::pools::cluster::KubeTokens;
 use aileron_executor::pools::desk::TokenDesk;
 use aileron_executor::pools::limits::Account;
 use aileron_executor::pools::{Claim, Pools};
-use aileron_machinery::pod::phase::{is_terminal, pod_phase};
+use aileron_machinery::pod::phase::pod_phase;
 use aileron_machinery::pod::{PodOptions, build_pod};
 use aileron_machinery::{
     K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext, TaskInfo, TokenRequest,
@@ -150,11 +150,7 @@ impl K8sPlugin for Licensed {
 
     fn phase(&self, cx: &PhaseContext<'_>, pod: &Pod) -> Result<PhaseInfo, PluginError> {
         let phase = pod_phase(pod, &cx.task.platform.k8s, cx.task.now, TaskInfo::at(cx.task.now));
-        Ok(phase.newer_than(cx.prior))
-    }
-
-    fn is_terminal(&self, pod: &Pod) -> bool {
-        is_terminal(pod)
+        Ok(phase)
     }
 }
 

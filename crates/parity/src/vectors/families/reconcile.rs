@@ -7,9 +7,11 @@ use aileron_executor::action::{Action, TaskAction};
 use aileron_executor::clock::Clock as _;
 use aileron_executor::cluster::Objects;
 use aileron_executor::reconcile::{Reconciler, Settings, Wake};
-use aileron_executor::registry::{Registry, RegistryRules};
+use aileron_executor::gate::Nobody;
+use aileron_executor::registry::{Backends, Registry, RegistryRules};
 use aileron_executor::storage::BlobStore;
 use aileron_idl::flyteidl2::core::Literal;
+use aileron_machinery::NoServices;
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
@@ -48,8 +50,12 @@ fn reconciler(case: &Case, world: &Arc<World>, has_catalog: bool) -> anyhow::Res
     let installation = Installation::of(case)?;
     let objects: Arc<dyn Objects> = Arc::clone(world) as _;
     let store: Arc<dyn BlobStore> = Arc::clone(&world.store) as _;
-    let mut registry =
-        Registry::new(&installation.plugins(), &RegistryRules::default(), &objects, &store, &Arc::default(), None)?;
+    let backends = Backends {
+        manager: world.backends(Arc::clone(&store)),
+        secrets: Arc::new(NoServices),
+        roster: Arc::new(Nobody),
+    };
+    let mut registry = Registry::new(&installation.plugins()?, &RegistryRules::default(), &backends)?;
     if decoded(case.input("noDefaultPlugin"))? {
         registry = registry.without_default();
     }
