@@ -158,3 +158,6 @@ fn has_started(request: &CoreRequest<'_>) -> bool {
 fn action_key(task: &TaskContext) -> ActionKey {
     ActionKey::new(&task.metadata.namespace, &task.metadata.owner.name)
 }
+
+#[cfg(test)]
+mod tests;
