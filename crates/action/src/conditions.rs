@@ -200,8 +200,8 @@ mod tests {
     #[test]
     fn a_condition_keeps_its_time_until_its_status_changes() {
         let mut status = TaskActionStatus::default();
-        status.show_phase(&PhaseInfo::queued(0, "q", TaskInfo::at(at(1))), at(1));
-        status.show_phase(&PhaseInfo::running(0, TaskInfo::at(at(2))), at(2));
+        status.show_phase(&PhaseInfo::queued("q", TaskInfo::at(at(1))), at(1));
+        status.show_phase(&PhaseInfo::running(TaskInfo::at(at(2))), at(2));
         assert_eq!(status.conditions.len(), 1, "it waits for nothing any more");
         assert_eq!(status.conditions[0].reason, "Executing");
         assert_eq!(status.conditions[0].last_transition_time.0, at(1));
@@ -216,7 +216,7 @@ mod tests {
     fn the_pending_condition_has_a_time_for_each_reason_and_is_removed_at_the_end() {
         use crate::pending::PendingReason::{MissingKind, Quota};
         let mut status = TaskActionStatus::default();
-        let waiting = |words: &str| PhaseInfo::waiting_for_resources(0, words, TaskInfo::at(at(1)));
+        let waiting = |words: &str| PhaseInfo::waiting_for_resources(words, TaskInfo::at(at(1)));
         let shown = |status: &TaskActionStatus| {
             status.pending().map(|it| (it.reason.clone(), it.message.clone(), it.last_transition_time.0))
         };

@@ -171,11 +171,11 @@ mod tests {
     #[test]
     fn the_end_of_waiting_has_its_own_time() {
         let info = || TaskInfo::at(at(60));
-        let waits = PhaseInfo::waiting_for_resources(0, "waiting for quota", info());
-        let queued = |reason: &str| PhaseInfo::queued(0, reason, info());
+        let waits = PhaseInfo::waiting_for_resources("waiting for quota", info());
+        let queued = |reason: &str| PhaseInfo::queued(reason, info());
         assert_eq!(event_time(&waits, &queued("task submitted to K8s")), 60);
         assert_eq!(event_time(&queued("one"), &queued("another")), 10, "it is queued since then");
-        assert_eq!(event_time(&waits, &PhaseInfo::running(0, info())), 60);
+        assert_eq!(event_time(&waits, &PhaseInfo::running(info())), 60);
     }
 
     #[test]

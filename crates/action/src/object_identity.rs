@@ -1,13 +1,18 @@
 //! The name and metadata of the object of an attempt, and whether an object found under that name is that one.
 
 use aileron_kubekit::names;
-use aileron_machinery::{AnyResource, PluginProperties, TaskContext, TaskMetadata};
+use aileron_machinery::{AnyResource, ObjectRef, PluginProperties, ResourceKind, TaskContext, TaskMetadata};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::metadata::ATTEMPT_LABEL;
 
-/// Our finalizer on objects, where configured: it keeps a deleted object until we have seen its end.
+/// Our finalizer on objects, where configured: it keeps a deleted object until the executor has seen its end.
 pub const FINALIZER: &str = "flyte/flytek8s";
+
+/// The attempt's object, whether it exists or not.
+pub fn object_ref(task: &TaskContext, kind: ResourceKind, properties: &PluginProperties) -> ObjectRef {
+    ObjectRef::new(kind, task.metadata.namespace.as_str(), object_name(task, properties))
+}
 
 /// The name of the attempt's object.
 pub fn object_name(task: &TaskContext, properties: &PluginProperties) -> String {
@@ -47,11 +52,11 @@ pub fn complete(task: &TaskContext, properties: &PluginProperties, object: &mut 
 pub enum Found {
     /// The object of this very attempt.
     Ours,
-    /// On its way out; the name will be free.
+    /// An object that is being deleted; the name will be free.
     Terminating,
-    /// It was there a moment ago, and the name is free again.
+    /// The object existed a moment ago, and the name is free again.
     Gone,
-    /// Somebody else's, or of another attempt.
+    /// An object of another owner, or of another attempt.
     Foreign,
 }
 
@@ -69,25 +74,25 @@ pub fn examine(task: &TaskContext, properties: &PluginProperties, found: &Object
 
 /// The object was made for this attempt.
 pub fn is_of(task: &TaskContext, properties: &PluginProperties, found: &ObjectMeta) -> bool {
-    Claim::of(task, properties, false).covers(found)
+    Ownership::of(task, properties, false).covers(found)
 }
 
-/// Which objects of its name an attempt may read, stop and let go of.
+/// Tells which objects of its name belong to an attempt: the attempt reads, stops and releases only those.
 #[derive(Clone, Copy)]
-pub struct Claim<'a> {
+pub struct Ownership<'a> {
     task: &'a TaskContext,
     unowned: bool,
 }
 
-impl<'a> Claim<'a> {
-    /// The claim of an attempt. One that was `started` has an object, and keeps it when the executor is configured anew
-    /// to make objects with owners; one that was not must not take a stranger without owner for its own.
+impl<'a> Ownership<'a> {
+    /// The rule of an attempt. An attempt that has `started` has an object, which stays its own when the configuration
+    /// changes to objects with owners. An attempt that has not started must not adopt an object without owner.
     pub fn of(task: &'a TaskContext, properties: &PluginProperties, started: bool) -> Self {
         let unowned = properties.disable_owner_references || task.platform.k8s.disable_inject_owner_references;
         Self { task, unowned: unowned || started }
     }
 
-    /// The object is the attempt's.
+    /// The object belongs to the attempt.
     pub fn covers(&self, found: &ObjectMeta) -> bool {
         bears_identity(&self.task.metadata, self.unowned, found)
     }

@@ -1,7 +1,7 @@
 //! Why an action waits, as everybody sees it: one code and one sentence, whatever the plugin and whoever refused.
 //!
 //! Whoever makes a phase knows best and says it with [`PhaseInfo::because`], for example
-//! `PhaseInfo::waiting_for_resources(version, sentence, info).because(PendingReason::Quota)`, or with
+//! `PhaseInfo::waiting_for_resources(sentence, info).because(PendingReason::Quota)`, or with
 //! [`PhaseInfo::with_pending`] where the sentence is not the reason of the phase. Where nobody said anything, it is read
 //! from the phase and from the pods of the attempt. The status shows it as a condition of its own ([`CONDITION`]), which
 //! rides on the write of the phase and goes when the task runs or ends.
@@ -88,18 +88,18 @@ mod tests {
 
     #[test]
     fn only_what_has_not_begun_waits() {
-        assert_eq!(explain(&PhaseInfo::running(0, info()), &[], &[]), None);
+        assert_eq!(explain(&PhaseInfo::running(info()), &[], &[]), None);
         assert_eq!(explain(&PhaseInfo::success(info()), &[], &[]), None);
         assert_eq!(explain(&PhaseInfo::permanent_failure(ExecutionError::user("c", "m"), info()), &[], &[]), None);
         assert_eq!(explain(&PhaseInfo::undefined(), &[], &[]), None);
-        assert_eq!(code(&PhaseInfo::queued(0, "task submitted to K8s", info()), &[]), Some(PendingReason::Starting));
+        assert_eq!(code(&PhaseInfo::queued("task submitted to K8s", info()), &[]), Some(PendingReason::Starting));
     }
 
     #[test]
     fn whoever_knows_is_believed() {
-        let phase = PhaseInfo::waiting_for_resources(0, "no cpu left", info()).because(PendingReason::Quota);
+        let phase = PhaseInfo::waiting_for_resources("no cpu left", info()).because(PendingReason::Quota);
         assert_eq!(explain(&phase, &[], &[]), Some(Pending::new(PendingReason::Quota, "no cpu left")));
-        let phase = PhaseInfo::waiting_for_cache(0, "waiting for owner", info());
+        let phase = PhaseInfo::waiting_for_cache("waiting for owner", info());
         assert_eq!(explain(&phase, &[], &[]), Some(Pending::new(PendingReason::Cache, "waiting for owner")));
     }
 
@@ -108,7 +108,7 @@ mod tests {
         let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "w"}, "status": {"phase": "Pending",
             "conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]}}))
         .unwrap();
-        let phase = PhaseInfo::queued(0, "JobCreated", info());
+        let phase = PhaseInfo::queued("JobCreated", info());
         assert_eq!(code(&phase, &[Arc::new(pod)]), Some(PendingReason::Unschedulable));
         let refused = "Error creating: Internal error occurred: failed calling webhook \"x\"";
         let at = Timestamp::UNIX_EPOCH;

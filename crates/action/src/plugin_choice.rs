@@ -41,7 +41,7 @@ pub struct PluginList {
     rules_for: Vec<ResolvedRule>,
     unknown: UnknownTaskTypes,
     default: Option<usize>,
-    slips: Vec<String>,
+    suspicious_rules: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -70,14 +70,14 @@ impl PluginList {
         let plugins: Vec<_> = managed
             .chain(direct)
             .map(|(entry, kind)| PluginDescription {
-                enabled: rules.enables(entry.id),
+                enabled: rules.enables(&entry.id),
                 serves: Vec::new(),
                 is_default: false,
                 entry,
                 kind,
             })
             .collect();
-        let slips = rules.check(&plugins)?;
+        let suspicious_rules = rules.check(&plugins)?;
 
         let mut list = Self {
             plugins,
@@ -87,7 +87,7 @@ impl PluginList {
             unknown: rules.unknown_task_types,
             default: None,
             warnings: Vec::new(),
-            slips,
+            suspicious_rules,
         };
         for index in 0..list.plugins.len() {
             if list.plugins[index].enabled {
@@ -100,8 +100,8 @@ impl PluginList {
             }
         }
         list.rules_for = rules.rules_for.iter().map(|rule| list.resolved(rule)).collect();
-        let slips = list.check_pools(&rules.pooled)?;
-        list.slips.extend(slips);
+        let suspicious = list.check_pools(&rules.pooled)?;
+        list.suspicious_rules.extend(suspicious);
         for (task_type, index) in &list.by_type {
             list.plugins[*index].serves.push(task_type.clone());
         }
@@ -173,10 +173,10 @@ impl PluginList {
         kinds
     }
 
-    /// Rules that can be followed and still look like slips, or name plugins that are not there.
+    /// Rules that can be followed but look like mistakes, or name plugins that do not exist.
     #[must_use]
-    pub fn slips(&self) -> &[String] {
-        &self.slips
+    pub fn suspicious_rules(&self) -> &[String] {
+        &self.suspicious_rules
     }
 
     /// What the operator should know: plugins that hide one another.
@@ -204,11 +204,11 @@ mod tests {
     }
 
     fn list(rules: &RegistryRules) -> Result<PluginList, RegistryError> {
-        PluginList::new(&aileron_plugins::builtin(&aileron_plugins::PluginConfigs::default()), rules)
+        PluginList::new(&aileron_plugins::builtin().build(&Default::default()).unwrap(), rules)
     }
 
     fn id_for<'a>(list: &'a PluginList, task_type: &str) -> Option<&'a str> {
-        list.resolve(task_type).map(|index| list.plugins()[index].entry.id)
+        list.resolve(task_type).map(|index| &*list.plugins()[index].entry.id)
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         let list = list(&RegistryRules::default()).unwrap();
         assert_eq!(id_for(&list, "core-sleep"), Some("core-sleep"));
         let default = list.plugins().iter().rfind(|plugin| plugin.entry.is_default && plugin.kind.is_some()).unwrap();
-        assert_eq!(id_for(&list, "never heard of"), Some(default.entry.id));
+        assert_eq!(id_for(&list, "never heard of"), Some(&*default.entry.id));
         assert!(default.is_default);
         assert_eq!(list.plugins().iter().filter(|plugin| plugin.is_default).count(), 1);
         assert_eq!(id_for(&list.without_default(), "never heard of"), None);
@@ -226,7 +226,7 @@ mod tests {
     fn a_rule_sends_a_type_elsewhere() {
         let list = list(&rules(&[], &[("python-task", " Core-Sleep ")])).unwrap();
         assert_eq!(id_for(&list, "python-task"), Some("core-sleep"));
-        let sleep = list.plugins().iter().find(|plugin| plugin.entry.id == "core-sleep").unwrap();
+        let sleep = list.plugins().iter().find(|plugin| &*plugin.entry.id == "core-sleep").unwrap();
         assert!(sleep.serves.contains(&"python-task".to_owned()));
     }
 

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aileron_kubekit::ApiError;
-use aileron_machinery::{ActionKey, AnyK8sPlugin, Pending, PendingReason, TaskContext, TokenRequest};
+use aileron_machinery::{ActionKey, Pending, PendingReason, TaskContext, TokenRequest};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -142,9 +142,9 @@ impl Pools {
 
     /// The pools whose tokens a task needs, in the order in which it must get them: the same for all, so that no two
     /// wait for one another.
-    pub fn needed(&self, plugin: &dyn AnyK8sPlugin, task: &TaskContext) -> BTreeSet<TokenRequest> {
+    pub fn needed(&self, requested: Option<TokenRequest>, task: &TaskContext) -> BTreeSet<TokenRequest> {
         let by_type = self.pools.iter().filter(|(_, pool)| pool.task_types.contains(&task.template.r#type));
-        by_type.map(|(name, _)| TokenRequest { pool: name.clone() }).chain(plugin.token(task)).collect()
+        by_type.map(|(name, _)| TokenRequest { pool: name.clone() }).chain(requested).collect()
     }
 
     /// Asks for a token. The oldest action comes first, as far as the limits let it.

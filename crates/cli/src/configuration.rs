@@ -29,6 +29,6 @@ pub fn environment() -> BTreeMap<String, String> {
 
 /// The plugins of the program under the rules of the configuration. The rules are checked as at the start of the executor.
 pub fn plugin_list(program: &Program, config: &Config) -> Result<PluginList, Failure> {
-    let plugins = program.plugins(config).set;
+    let plugins = program.plugins(config)?;
     PluginList::new(&plugins, &registry_rules(config)).map_err(|error| Failure::Usage(error.to_string()))
 }

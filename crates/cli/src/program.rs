@@ -2,58 +2,53 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::Arc;
 
 use aileron_config::Config;
-use aileron_machinery::{CorePlugin, K8sPlugin, PluginSet};
-use aileron_plugins::builtin::PluginConfigs;
-use aileron_plugins::spark::crd::PodTemplateSupport;
+use aileron_machinery::{K8sPlugin, PluginSection, PluginSet, PluginSources};
 
 use crate::arguments::DEFAULT_NAME;
+use crate::failure::Failure;
 
 /// A complete executor binary: the built-in plugins, the plugins that were added, and all commands.
 ///
 /// `Program::new().with(MyPlugin).main()` is the whole `main` function of a binary with one more plugin.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Program {
     name: Option<String>,
     version: Option<String>,
     about: Option<String>,
-    plugins: PluginSource,
-}
-
-/// The plugins of a program, under a configuration.
-pub(crate) struct Plugins {
-    /// The built-in plugins, then the added ones.
-    pub set: PluginSet,
-    /// Whether the Spark definition of the cluster accepts pod templates. The executor sets it, the Spark plugin reads it.
-    pub spark_pod_templates: PodTemplateSupport,
-}
-
-/// Where the plugins of a program come from. This is the only place that names the built-in plugins.
-#[derive(Clone, Default)]
-struct PluginSource {
-    added: PluginSet,
+    /// The built-in plugins, then the added ones. This is the only place that names the built-in plugins.
+    plugins: PluginSources,
 }
 
 impl Program {
     /// A program with the built-in plugins.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self { name: None, version: None, about: None, plugins: aileron_plugins::builtin() }
     }
 
     /// Adds a plugin that creates one Kubernetes object per attempt. It replaces an earlier plugin of the same task type.
     #[must_use]
     pub fn with(mut self, plugin: impl K8sPlugin) -> Self {
-        self.plugins.added = self.plugins.added.with(plugin);
+        self.plugins = self.plugins.with(plugin);
         self
     }
 
-    /// Adds a plugin that runs its tasks without the plugin manager.
+    /// Adds a plugin with a configuration section of its own, `plugins.<KEY>`.
     #[must_use]
-    pub fn with_core(mut self, plugin: impl CorePlugin + 'static) -> Self {
-        self.plugins.added = self.plugins.added.with_core(plugin);
+    pub fn with_section<S: PluginSection, P: K8sPlugin>(
+        mut self,
+        make: impl Fn(S) -> P + Send + Sync + 'static,
+    ) -> Self {
+        self.plugins = self.plugins.with_section(make);
+        self
+    }
+
+    /// Adds plugins of any form: of the erased form, or plugins that run their tasks without the plugin manager.
+    #[must_use]
+    pub fn with_plugins(mut self, add: impl FnOnce(PluginSources) -> PluginSources) -> Self {
+        self.plugins = add(self.plugins);
         self
     }
 
@@ -101,22 +96,19 @@ impl Program {
     }
 
     /// The plugins under a configuration.
-    pub(crate) fn plugins(&self, config: &Config) -> Plugins {
-        self.plugins.build(config)
+    pub(crate) fn plugins(&self, config: &Config) -> Result<PluginSet, Failure> {
+        self.plugins.build(&config.plugins.section_values()).map_err(|error| Failure::Usage(error.to_string()))
     }
 
-    /// Makes the plugins for any configuration: `explain` compares the results of several configurations.
-    pub(crate) fn plugin_factory(&self) -> Arc<dyn Fn(&Config) -> PluginSet + Send + Sync> {
-        let source = self.plugins.clone();
-        Arc::new(move |config| source.build(config).set)
+    /// The plugins before the configuration is known: `explain` compares the results of several configurations.
+    pub(crate) fn plugin_sources(&self) -> &PluginSources {
+        &self.plugins
     }
 }
 
-impl PluginSource {
-    fn build(&self, config: &Config) -> Plugins {
-        let configs: PluginConfigs = (&config.plugins).into();
-        let set = aileron_plugins::builtin(&configs).with_all(&self.added);
-        Plugins { set, spark_pod_templates: configs.spark_pod_templates }
+impl Default for Program {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

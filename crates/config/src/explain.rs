@@ -5,14 +5,16 @@ mod markdown;
 mod show;
 mod write;
 
+use aileron_machinery::Section;
+use schemars::SchemaGenerator;
 use serde_json::{Value, json};
 
 use super::Config;
 use super::error::{ConfigErrors, Warning};
 use super::load::{Loader, Sources};
 
-pub use example::example;
-pub use markdown::markdown;
+pub(super) use example::example_of;
+pub(super) use markdown::markdown_of;
 pub use show::{Selection, located, show};
 
 /// What a check of some sources found.
@@ -40,9 +42,7 @@ const OUR_KEYS: &[&[&str]] = &[
 /// Checks sources without using them.
 #[must_use]
 pub fn check(sources: &Sources) -> Report {
-    let mut warnings = Vec::new();
-    let errors = Loader::new().attempt(sources, &mut warnings).err();
-    Report { errors, warnings }
+    Loader::new().check(sources)
 }
 
 /// The JSON Schema of a configuration file, for editors and other tools.
@@ -50,15 +50,35 @@ pub fn check(sources: &Sources) -> Report {
 /// It is a little stricter than the loader: keys must have their usual letter case and values their usual type.
 #[must_use]
 pub fn schema() -> Value {
-    let mut schema = keys();
+    published(keys(&[]))
+}
+
+/// The schema in the form for other tools.
+pub(super) fn published(mut schema: Value) -> Value {
     allow_lists_for_maps(&mut schema);
     schema["title"] = Value::from("Aileron configuration");
     schema
 }
 
-/// The schema as the types state it, which the loader walks along.
-pub(super) fn keys() -> Value {
-    schemars::schema_for!(Config).to_value()
+/// The schema as the types state it, which the loader walks along. Sections of plugins stand below `plugins`.
+pub(super) fn keys(sections: &[Section]) -> Value {
+    let mut generator = SchemaGenerator::default();
+    let mut schema = generator.root_schema_for::<Config>().to_value();
+    for section in sections {
+        let mut property = section.schema(&mut generator).to_value();
+        let named = property["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")).map(str::to_owned);
+        let definition = named.and_then(|name| generator.definitions().get(&name).cloned());
+        if let Some(doc) = definition.as_ref().and_then(|definition| definition.get("description")) {
+            property["description"] = doc.clone();
+        }
+        schema["$defs"]["PluginsConfig"]["properties"][section.key()] = property;
+    }
+    for (name, definition) in generator.definitions() {
+        if schema["$defs"].get(name).is_none() {
+            schema["$defs"][name] = definition.clone();
+        }
+    }
+    schema
 }
 
 /// Lets every map be written as a list of maps too.
@@ -78,6 +98,18 @@ fn allow_lists_for_maps(schema: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(allow_lists_for_maps),
         _ => {}
     }
+}
+
+/// A configuration file with every built-in key, its documentation and its default. Loading it changes nothing.
+#[must_use]
+pub fn example() -> String {
+    example_of(&keys(&[]), &defaults())
+}
+
+/// The page with every built-in key, its type, its default and its meaning.
+#[must_use]
+pub fn markdown() -> String {
+    markdown_of(&keys(&[]), &defaults())
 }
 
 /// The configuration in the shape and with the keys upstream shows it, for comparing the two.
@@ -149,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_list_of_our_keys_is_what_the_schema_marks() {
-        let schema = keys();
+        let schema = keys(&[]);
         let mut found = Vec::new();
         ours(Shape::of(&schema), &[], &mut found);
         assert_eq!(found, OUR_KEYS.iter().map(|path| path.join(".")).collect::<Vec<_>>());

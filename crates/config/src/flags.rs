@@ -20,8 +20,11 @@ use super::tree::Tree;
 ///
 /// Every argument that is not `--section.key`, and every flag that lacks its value.
 pub fn parse_arguments<S: AsRef<str>>(arguments: &[S]) -> Result<Vec<(String, String)>, ConfigErrors> {
-    let schema = keys();
-    let root = Shape::of(&schema);
+    split(Shape::of(&keys(&[])), arguments)
+}
+
+/// [`parse_arguments`] for these keys.
+pub(super) fn split<S: AsRef<str>>(root: Shape<'_>, arguments: &[S]) -> Result<Vec<(String, String)>, ConfigErrors> {
     let mut flags = Vec::new();
     let mut errors = Vec::new();
     let mut arguments = arguments.iter().map(AsRef::as_ref);

@@ -29,16 +29,18 @@ mod tree;
 mod validate;
 pub mod yaml;
 
+use std::collections::BTreeMap;
+
+use aileron_machinery::SectionValues;
 use aileron_machinery::config::{IoUtilsConfig, K8sConfig, LogConfig, LoggerConfig, StorageConfig};
-use aileron_plugins::PluginConfigs;
 use aileron_plugins::connector::config::ConnectorConfig;
 use aileron_plugins::dask::config::DaskConfig;
 use aileron_plugins::kubeflow::config::KubeflowConfig;
 use aileron_plugins::ray::config::RayConfig;
 use aileron_plugins::spark::config::SparkConfig;
-use aileron_plugins::spark::crd::PodTemplateSupport;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
 pub use explain::{Report, Selection, check, dump, example, markdown, schema, show};
@@ -80,7 +82,8 @@ pub struct Config {
 
 /// What plugins start from, and each plugin's own settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case")]
+#[schemars(extend("additionalProperties" = false))]
 pub struct PluginsConfig {
     /// Defaults for every pod the platform starts.
     pub k8s: K8sConfig,
@@ -101,6 +104,11 @@ pub struct PluginsConfig {
     pub kf_operator: KubeflowConfig,
     /// Tasks that run in services outside the cluster, reached through connectors.
     pub connector_service: ConnectorConfig,
+    /// The sections of plugins that are not built in, by their key. The loader knows their keys
+    /// ([`Loader::with_sections`]) and has checked them.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub sections: BTreeMap<String, Value>,
 }
 
 impl Default for Config {
@@ -131,19 +139,20 @@ impl Default for PluginsConfig {
             dask: DaskConfig::default(),
             kf_operator: KubeflowConfig::default(),
             connector_service: ConnectorConfig::default(),
+            sections: BTreeMap::new(),
         }
     }
 }
 
-impl From<&PluginsConfig> for PluginConfigs {
-    fn from(config: &PluginsConfig) -> Self {
-        Self {
-            dask: config.dask.clone(),
-            kubeflow: config.kf_operator.clone(),
-            ray: config.ray.clone(),
-            spark: config.spark.clone(),
-            spark_pod_templates: PodTemplateSupport::default(),
-        }
+impl PluginsConfig {
+    /// The values of the sections that plugins own, for [`PluginSources::build`](aileron_machinery::PluginSources::build).
+    #[must_use]
+    pub fn section_values(&self) -> SectionValues {
+        SectionValues::new(self.sections.clone())
+            .with(self.spark.clone())
+            .with(self.ray.clone())
+            .with(self.dask.clone())
+            .with(self.kf_operator.clone())
     }
 }
 

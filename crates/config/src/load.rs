@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use aileron_machinery::Section;
 use serde_json::Value;
 
 use super::error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
@@ -41,13 +42,17 @@ pub struct Loaded {
     pub warnings: Vec<Warning>,
     /// What was set, and by whom.
     pub(super) set: Tree,
+    /// The keys that the loader knew.
+    pub(super) schema: Arc<Value>,
 }
 
 /// Loads configurations. Building one costs more than using it, so keep it when loading often.
 #[derive(Clone, Debug)]
 pub struct Loader {
-    schema: Value,
-    defaults: Value,
+    schema: Arc<Value>,
+    defaults: Arc<Value>,
+    /// Sections of plugins that are not built in.
+    sections: Arc<[Section]>,
 }
 
 impl Sources {
@@ -65,10 +70,59 @@ impl Default for Loader {
 }
 
 impl Loader {
-    /// A loader for the current set of keys.
+    /// A loader that knows the built-in keys.
     #[must_use]
     pub fn new() -> Self {
-        Self { schema: explain::keys(), defaults: explain::defaults() }
+        Self::with_sections(&[])
+    }
+
+    /// A loader that knows these sections of plugins as well, below `plugins`. Sections that are built in may be among
+    /// them: pass [`PluginSources::sections`](aileron_machinery::PluginSources::sections).
+    #[must_use]
+    pub fn with_sections(sections: &[Section]) -> Self {
+        let built_in = explain::defaults();
+        let is_extra = |section: &&Section| built_in["plugins"].get(section.key()).is_none();
+        let sections: Arc<[Section]> = sections.iter().filter(is_extra).cloned().collect();
+        let mut defaults = built_in;
+        for section in sections.iter() {
+            defaults["plugins"][section.key()] = section.defaults();
+        }
+        Self { schema: Arc::new(explain::keys(&sections)), defaults: Arc::new(defaults), sections }
+    }
+
+    /// The JSON Schema of a configuration file, for editors and other tools. See [`explain::schema`].
+    #[must_use]
+    pub fn schema(&self) -> Value {
+        explain::published(Value::clone(&self.schema))
+    }
+
+    /// A configuration file with every key, its documentation and its default. Loading it changes nothing.
+    #[must_use]
+    pub fn example(&self) -> String {
+        explain::example_of(&self.schema, &self.defaults)
+    }
+
+    /// The page with every key, its type, its default and its meaning.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        explain::markdown_of(&self.schema, &self.defaults)
+    }
+
+    /// Checks sources without using them.
+    #[must_use]
+    pub fn check(&self, sources: &Sources) -> explain::Report {
+        let mut warnings = Vec::new();
+        let errors = self.attempt(sources, &mut warnings).err();
+        explain::Report { errors, warnings }
+    }
+
+    /// Splits command-line arguments into flags and their values, in order.
+    ///
+    /// # Errors
+    ///
+    /// Every argument that is not `--section.key`, and every flag that lacks its value.
+    pub fn parse_arguments<S: AsRef<str>>(&self, arguments: &[S]) -> Result<Vec<(String, String)>, ConfigErrors> {
+        flags::split(Shape::of(&self.schema), arguments)
     }
 
     /// The configuration that these sources describe.
@@ -79,7 +133,7 @@ impl Loader {
     pub fn load(&self, sources: &Sources) -> Result<Loaded, ConfigErrors> {
         let mut warnings = Vec::new();
         let (config, set) = self.attempt(sources, &mut warnings)?;
-        Ok(Loaded { config, warnings, set })
+        Ok(Loaded { config, warnings, set, schema: Arc::clone(&self.schema) })
     }
 
     /// The configuration and what was set in it. Warnings are given even if there are errors.
@@ -93,14 +147,14 @@ impl Loader {
         if !errors.is_empty() {
             return Err(ConfigErrors(errors));
         }
-        let values = without_nulls(overlay(self.defaults.clone(), &set));
+        let values = without_nulls(overlay(Value::clone(&self.defaults), &set));
         let mut config: Config = serde_json::from_value(values).map_err(|error| {
             // The values have been checked one by one, so this is a disagreement between schema and types.
             let problem = Problem::Invalid(format!("the configuration as a whole cannot be used: {error}"));
             ConfigErrors(vec![ConfigError { origin: Origin::Default, path: String::new(), problem }])
         })?;
         adjust(&mut config);
-        validate::validate(&config, &set)?;
+        validate::validate(&config, &set, &self.sections)?;
         Ok((config, set))
     }
 

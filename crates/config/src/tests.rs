@@ -2,6 +2,7 @@
 
 mod errors;
 mod explanations;
+mod plugin_sections;
 mod sources;
 mod upstream_habits;
 

@@ -1,11 +1,13 @@
 //! Values that fit their type and still cannot be used.
 
+use aileron_machinery::Section;
+
 use super::Config;
 use super::error::{ConfigError, ConfigErrors, Problem};
 use super::tree::Tree;
 
 /// All values that cannot be used. The sentences of the `executor` section are upstream's.
-pub(super) fn validate(config: &Config, set: &Tree) -> Result<(), ConfigErrors> {
+pub(super) fn validate(config: &Config, set: &Tree, sections: &[Section]) -> Result<(), ConfigErrors> {
     let mut errors = Vec::new();
     let mut reject = |path: &[&str], message: String| {
         errors.push(ConfigError { origin: set.origin(path), path: path.join("."), problem: Problem::Invalid(message) });
@@ -62,6 +64,13 @@ pub(super) fn validate(config: &Config, set: &Tree) -> Result<(), ConfigErrors> 
     if !(0.0..=1.0).contains(&config.otel.sampler.trace_id_ratio) {
         let message = format!("must lie between 0 and 1, got {}", config.otel.sampler.trace_id_ratio);
         reject(&["otel", "sampler", "traceIdRatio"], message);
+    }
+    for section in sections {
+        let values = config.plugins.sections.get(section.key()).cloned().unwrap_or_default();
+        for problem in section.check(&values) {
+            let below = problem.path.split('.').filter(|key| !key.is_empty());
+            reject(&["plugins", section.key()].into_iter().chain(below).collect::<Vec<_>>(), problem.message);
+        }
     }
     if errors.is_empty() { Ok(()) } else { Err(ConfigErrors(errors)) }
 }

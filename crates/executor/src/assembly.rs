@@ -15,9 +15,7 @@ use aileron_admission::pools::Pools;
 use aileron_admission::pools::broker::TokenBroker;
 use aileron_config::Config;
 use aileron_machinery::clock::{Clock, SystemClock};
-use aileron_machinery::{AnyK8sPlugin, Platform, PluginSet};
-use aileron_plugins::spark::crd::{CRD_NAME as SPARK_DEFINITION, PodTemplateSupport};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use aileron_machinery::{ObjectPlugin, Platform, PluginError, PluginSet};
 use tokio_util::sync::CancellationToken;
 
 pub use self::settings::storage_settings;
@@ -27,7 +25,7 @@ use crate::caches::Caches;
 use crate::caches::readiness::Readiness;
 use crate::caches::templates::TemplateCache;
 use crate::cleanup::object_counts::ObjectCounts;
-use crate::cleanup::objects::{Policy, Reaper};
+use crate::cleanup::objects::{ObjectCleanup, Policy};
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::actions::KubeActions;
 use crate::cluster::kube::finalizer::Persistence;
@@ -35,16 +33,16 @@ use crate::cluster::kube::objects::KubeObjects;
 use crate::cluster::{Actions, Objects};
 use crate::controller::Controller;
 use crate::lease::LeaseError;
+use crate::manager::ManagerBackends;
 use crate::queue::{Queue, QueueWaker};
 use crate::reconcile::Reconciler;
-use crate::registry::{Registry, RegistryError};
+use crate::registry::{Backends, LocalSecrets, Registry, RegistryError};
 use crate::services::cache::{CacheServiceClient, CatalogClient};
 use crate::services::connect::{ConnectClient, ConnectOptions, ConnectSetupError};
 use crate::services::events::{BatcherOptions, EventBatcher, EventsClient};
 use crate::status_writer::StatusWriter;
 use crate::storage::{BlobStore, ObjectStores, StorageError};
 use crate::tokens::{self, KubeTokens};
-use crate::watch::kinds::Observer;
 use crate::watch::{self, Synced, WatchContext, Watches};
 
 /// How long the last events may take at the end of the process; Kubernetes grants 30 s in all.
@@ -64,8 +62,6 @@ pub struct RunOptions {
     pub identity: String,
     /// Is told when caches are complete.
     pub readiness: Readiness,
-    /// Told what the cluster's Spark definition knows; the plugin has a clone.
-    pub spark_pod_templates: PodTemplateSupport,
 }
 
 /// The executor could not start, or had to stop.
@@ -77,6 +73,14 @@ pub enum RunError {
     /// The plugin rules cannot be followed.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// A plugin cannot be set up.
+    #[error("plugin {plugin:?} cannot be set up: {source}")]
+    Plugin {
+        /// Id of the plugin.
+        plugin: Arc<str>,
+        /// Why.
+        source: PluginError,
+    },
     /// A service address is not one.
     #[error("{key}: {source}")]
     Service {
@@ -95,7 +99,7 @@ pub enum RunError {
 
 /// Runs until cancelled. Then rounds in flight end and held statuses are written before it returns.
 pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), RunError> {
-    let RunOptions { config, plugins, client, namespace, identity, readiness, spark_pod_templates } = options;
+    let RunOptions { config, plugins, client, namespace, identity, readiness } = options;
 
     // Services and storage.
     let store: Arc<dyn BlobStore> = Arc::new(ObjectStores::new(storage_settings(&config.storage)?)?);
@@ -121,8 +125,19 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         store: Arc::new(KubeTokens::new(client.clone())),
         waker: Arc::new(waker()),
     });
-    let registry =
-        Arc::new(Registry::new(&plugins, &registry_rules(&config), &objects, &store, &gate, tokens.as_ref())?);
+    let backends = Backends {
+        manager: ManagerBackends {
+            objects: Arc::clone(&objects),
+            store: Arc::clone(&store),
+            gate: Arc::clone(&gate),
+            tokens,
+            clock: Arc::clone(&clock),
+        },
+        secrets: Arc::new(LocalSecrets::new(&config.secrets, settings::environment())),
+        waker: Arc::new(waker()),
+    };
+    let registry = Arc::new(Registry::new(&plugins, &registry_rules(&config), &backends)?);
+    registry.set_up().await.map_err(|(plugin, source)| RunError::Plugin { plugin, source })?;
     report_rules(&registry);
     let enabled = enabled_plugins(&plugins, &registry);
 
@@ -136,7 +151,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         synced: Synced::new(readiness),
         cancel: CancellationToken::new(),
     };
-    let watches = start_watches(&config, &watch, &enabled, &gate, &pools, spark_pod_templates);
+    let watches = start_watches(&config, &watch, &enabled, &gate, &pools);
     watches.add_optional(|cx| gauges::run(cx, ObjectCounts::new(caches.clone(), Arc::clone(&registry))));
 
     // Reconciling.
@@ -164,7 +179,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     let gc = &config.executor.gc;
     let gc_interval = gc.interval.to_std().filter(|interval| !interval.is_zero());
     let work = Work {
-        object_cleanup: Reaper {
+        object_cleanup: ObjectCleanup {
             client: watch.client.clone(),
             objects,
             pods: Arc::clone(&caches.pods),
@@ -172,6 +187,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
             memory: caches.actions,
             plugins: enabled,
             policy: Policy::of(&config.plugins.k8s),
+            clock: Arc::clone(&clock),
         },
         watch,
         controller,
@@ -194,20 +210,17 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
 fn start_watches(
     config: &Config,
     cx: &WatchContext,
-    plugins: &[Arc<dyn AnyK8sPlugin>],
+    plugins: &[Arc<dyn ObjectPlugin>],
     gate: &Arc<Gate>,
     pools: &Arc<Pools>,
-    spark_pod_templates: PodTemplateSupport,
 ) -> Watches {
-    let observer = move |definition: Option<&CustomResourceDefinition>| spark_pod_templates.observe(definition);
-    let observers = [(SPARK_DEFINITION, Arc::new(observer) as Observer)].into();
     let watches = Watches::new(cx.clone());
     watches.add(watch::actions::NAME, watch::actions::run);
     watches.add(watch::ended::NAME, watch::ended::run);
     watches.add(watch::pods::NAME, watch::pods::run);
     watches.add(watch::templates::NAME, watch::templates::run);
     watches.add(watch::events::NAME, watch::events::run);
-    watches.add_optional(|cx| watch::kinds::run(cx, plugins.to_vec(), observers));
+    watches.add_optional(|cx| watch::kinds::run(cx, plugins.to_vec()));
     if config.tasks.launch_gate.local_admission {
         watches.add(watch::quotas::NAME, |cx| watch::quotas::run(cx, Arc::clone(gate)));
     }
@@ -233,8 +246,8 @@ async fn maintain_gate(cx: WatchContext, gate: Arc<Gate>) {
 }
 
 fn report_rules(registry: &Registry) {
-    for slip in registry.slips() {
-        tracing::warn!("{slip}");
+    for rule in registry.suspicious_rules() {
+        tracing::warn!("{rule}");
     }
     for warning in registry.warnings() {
         tracing::warn!("{warning}");
@@ -242,7 +255,7 @@ fn report_rules(registry: &Registry) {
 }
 
 /// The Kubernetes plugins that the configuration enables.
-fn enabled_plugins(plugins: &PluginSet, registry: &Registry) -> Vec<Arc<dyn AnyK8sPlugin>> {
+fn enabled_plugins(plugins: &PluginSet, registry: &Registry) -> Vec<Arc<dyn ObjectPlugin>> {
     let kinds = registry.kinds();
     plugins.k8s().iter().filter(|plugin| kinds.contains(&plugin.kind())).cloned().collect()
 }

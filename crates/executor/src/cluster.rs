@@ -10,7 +10,7 @@ use std::sync::Arc;
 use aileron_action::pending::ObjectEvent;
 use aileron_action::{Action, TaskAction};
 use aileron_kubekit::ApiError;
-use aileron_machinery::{ActionKey, AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
+use aileron_machinery::{ActionKey, AnyResource, ObjectPlugin, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,9 +18,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use tokio::sync::SemaphorePermit;
 
-/// Tells by its metadata whether an object found under a name is the one that is meant. Names are used again, so a name
-/// alone says nothing.
-pub type IsMeant<'a> = dyn Fn(&ObjectMeta) -> bool + Send + Sync + 'a;
+/// Tells by its metadata whether an object found under a name is the one that the caller means. Names are used again, so
+/// a name alone does not identify an object.
+pub type IdentityCheck<'a> = dyn Fn(&ObjectMeta) -> bool + Send + Sync + 'a;
 
 /// One look at an object.
 #[derive(Clone, Debug)]
@@ -48,37 +48,42 @@ pub trait Objects: Send + Sync {
     /// Creates an object, unless the leave for it no longer holds when its turn to be sent has come.
     async fn create(
         &self,
-        plugin: &dyn AnyK8sPlugin,
+        plugin: &dyn ObjectPlugin,
         object: Box<dyn AnyResource>,
         holds: &(dyn Fn() -> bool + Send + Sync),
     ) -> Result<Sent, ApiError>;
 
-    /// The cluster is known not to serve this kind. As long as nothing is known, trying tells.
-    fn lacks(&self, _kind: &ResourceKind) -> bool {
+    /// The cluster is known not to serve this kind. As long as nothing is known, a request tells.
+    fn kind_missing(&self, _kind: &ResourceKind) -> bool {
         false
     }
 
     /// Looks at an object, in the local cache if that can be trusted.
-    async fn observe(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError>;
+    async fn observe(&self, plugin: &dyn ObjectPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError>;
 
-    /// Looks at an object in the API server itself, for decisions that a stale cache would spoil.
-    async fn look(
+    /// What the plugin of this id read from the definition of its kind, if there is a definition.
+    fn definition(&self, _plugin: &str) -> Option<Arc<Value>> {
+        None
+    }
+
+    /// Reads an object from the API server itself, for decisions that must not rely on the watch cache.
+    async fn get_live(
         &self,
-        plugin: &dyn AnyK8sPlugin,
+        plugin: &dyn ObjectPlugin,
         namespace: &str,
         name: &str,
     ) -> Result<Arc<dyn AnyResource>, ApiError>;
 
     /// What the cache has under this name, whatever it is.
-    fn cached(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>>;
+    fn cached(&self, plugin: &dyn ObjectPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>>;
 
-    /// Deletes the object of this name if it is the one meant; any other counts as not found.
+    /// Deletes the object of this name if it passes the check; any other counts as not found.
     async fn delete(
         &self,
         kind: &ResourceKind,
         namespace: &str,
         name: &str,
-        is_meant: &IsMeant<'_>,
+        check: &IdentityCheck<'_>,
     ) -> Result<(), ApiError>;
 
     /// Applies a JSON merge patch to an object, on the same condition.
@@ -88,15 +93,7 @@ pub trait Objects: Send + Sync {
         namespace: &str,
         name: &str,
         patch: Value,
-        is_meant: &IsMeant<'_>,
-    ) -> Result<(), ApiError>;
-
-    /// Replaces an object, on the same condition.
-    async fn update(
-        &self,
-        kind: &ResourceKind,
-        object: Box<dyn AnyResource>,
-        is_meant: &IsMeant<'_>,
+        check: &IdentityCheck<'_>,
     ) -> Result<(), ApiError>;
 
     /// Takes one finalizer off this very object and leaves all others.

@@ -1,65 +1,89 @@
 //! The plugin manager: drives any Kubernetes plugin from task to object to phase.
 //!
 //! A plugin only computes; everything that reads or writes on its behalf happens here, one file per step:
-//! [`launch`] makes the object, [`observe`] reads it, [`stop`] ends it, [`state`] remembers.
+//! [`launch`] creates the object, [`observe`] reads it, [`stop`] ends it, [`state`] stores what the next round needs.
+//! Each step gathers facts by I/O and hands them to a pure function in a file of its own (`launch/decide.rs`,
+//! `observe/decide.rs`, `stop/plan.rs`).
 
 pub mod gob;
 mod launch;
-mod missing;
 mod observe;
+mod round;
 pub mod state;
 mod stop;
 mod token;
-mod waiting;
+pub mod version;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use aileron_admission::gate::Gate;
 use aileron_admission::pools::broker::TokenBroker;
 use aileron_machinery::ActionKey;
+use aileron_machinery::clock::Clock;
 use aileron_machinery::{
-    AnyK8sPlugin, CorePlugin, CoreRequest, CoreStep, ExecutionError, PhaseInfo, PluginEntry, PluginError, ResourceKind,
-    TaskContext, TaskInfo, code,
+    CorePlugin, CoreRequest, CoreStep, ExecutionError, ObjectPlugin, Phase, PhaseInfo, PluginEntry, PluginError,
+    ResourceKind, TaskContext, TaskInfo, code,
 };
 use async_trait::async_trait;
 use jiff::SignedDuration;
 
+use self::round::Round;
 use crate::cluster::Objects;
 use crate::manager::gob::ManagerPhase;
 use crate::storage::BlobStore;
+use aileron_action::object_identity::object_ref;
 
-/// When to look again for an object that was created but is not to be seen, should its appearance be missed.
-const VISIBLE_WITHIN: SignedDuration = SignedDuration::from_secs(31);
+/// An object that was created but that the watch has not shown is checked again after this time, in case that the watch
+/// missed it. The API server itself is asked for an object that is not visible after 30 seconds, so it is a little longer.
+const VISIBILITY_CHECK: SignedDuration = SignedDuration::from_secs(31);
+
+/// What plugin managers work with. All managers of an executor share it.
+#[derive(Clone)]
+pub struct ManagerBackends {
+    /// The objects in the cluster.
+    pub objects: Arc<dyn Objects>,
+    /// Inputs, outputs and error documents.
+    pub store: Arc<dyn BlobStore>,
+    /// Decides when an object may be created.
+    pub gate: Arc<Gate>,
+    /// The token pools, if any are configured.
+    pub tokens: Option<TokenBroker>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
 
 /// Drives one Kubernetes plugin.
 pub struct PluginManager {
-    plugin: Arc<dyn AnyK8sPlugin>,
+    plugin: Arc<dyn ObjectPlugin>,
     objects: Arc<dyn Objects>,
     store: Arc<dyn BlobStore>,
     gate: Arc<Gate>,
     tokens: Option<TokenBroker>,
+    clock: Arc<dyn Clock>,
 }
 
 impl PluginManager {
-    /// A manager for this plugin on this cluster. All managers share a gate.
-    pub fn new(
-        plugin: Arc<dyn AnyK8sPlugin>,
-        objects: Arc<dyn Objects>,
-        store: Arc<dyn BlobStore>,
-        gate: Arc<Gate>,
-    ) -> Self {
-        Self { plugin, objects, store, gate, tokens: None }
-    }
-
-    /// The same, giving out tokens.
-    #[must_use]
-    pub fn with_tokens(self, tokens: Option<TokenBroker>) -> Self {
-        Self { tokens, ..self }
+    /// A manager for this plugin.
+    pub fn new(plugin: Arc<dyn ObjectPlugin>, backends: ManagerBackends) -> Self {
+        let ManagerBackends { objects, store, gate, tokens, clock } = backends;
+        Self { plugin, objects, store, gate, tokens, clock }
     }
 
     /// The kind of object its plugin makes.
     pub fn kind(&self) -> ResourceKind {
         self.plugin.kind()
+    }
+
+    /// The task with what the plugin read from the definition of its kind.
+    fn with_definition<'a>(&self, task: &'a TaskContext) -> Cow<'a, TaskContext> {
+        let mut task = Cow::Borrowed(task);
+        if self.plugin.properties().reads_definition
+            && let Some(definition) = self.objects.definition(&self.plugin.entry().id)
+        {
+            task.to_mut().definition = Some(definition);
+        }
+        task
     }
 }
 
@@ -70,34 +94,38 @@ impl CorePlugin for PluginManager {
     }
 
     async fn handle(&self, request: &CoreRequest<'_>) -> Result<CoreStep, PluginError> {
-        let now = request.task.now;
+        let task = request.task;
         let before = match state::read(request.state) {
             Ok(state) => state,
             // The bytes are the same in every round, so trying again is no use.
             Err(error) => {
                 let error = ExecutionError::system(code::CORRUPTED_PLUGIN_STATE, error.to_string());
-                let phase = PhaseInfo::permanent_failure(error, TaskInfo::at(now)).with_cleanup();
+                let phase = PhaseInfo::permanent_failure(error, TaskInfo::at(task.now)).with_cleanup();
                 return Ok(CoreStep::of(phase));
             }
         };
+        let object = object_ref(task, self.plugin.kind(), &self.plugin.properties());
+        let round = Round { now: task.now, prior: state::prior(&before), object };
         let (phase, after, wake_at) = match before.phase {
             ManagerPhase::NotStarted => {
-                let (phase, look_at) = self.launch_if_served(request.task, &before).await?;
-                let mut after = state::with_phase(&before, &phase);
-                if phase.phase() == aileron_machinery::Phase::Queued {
+                let launched = self.launch(task, &round).await?;
+                let mut after = state::with_phase(&before, &launched.phase);
+                if launched.phase.phase() == Phase::Queued {
                     after.phase = ManagerPhase::Started;
                 }
-                (phase, after, look_at)
+                (launched.phase, after, launched.check_at)
             }
-            ManagerPhase::Started => match self.observe(request.task, &before).await? {
+            ManagerPhase::Started => match self.observe(task, &round, &before).await? {
                 Some(seen) => {
-                    if seen.phase.phase().is_terminal() {
-                        self.gate.freed(&action_key(request.task), &self.plugin.kind(), now);
+                    let ended = seen.phase.phase().is_terminal();
+                    if ended {
+                        self.gate.freed(&action_key(task), &round.object.kind, task.now);
                     }
-                    (seen.phase, seen.state, seen.due)
+                    let check_at = seen.phase.check_at().filter(|_| !ended);
+                    (seen.phase, seen.state, check_at)
                 }
                 None => {
-                    let wake_at = now.checked_add(VISIBLE_WITHIN).ok();
+                    let wake_at = task.now.checked_add(VISIBILITY_CHECK).ok();
                     return Ok(CoreStep { phase: PhaseInfo::undefined(), state: None, wake_at });
                 }
             },
@@ -130,3 +158,6 @@ fn has_started(request: &CoreRequest<'_>) -> bool {
 fn action_key(task: &TaskContext) -> ActionKey {
     ActionKey::new(&task.metadata.namespace, &task.metadata.owner.name)
 }
+
+#[cfg(test)]
+mod tests;

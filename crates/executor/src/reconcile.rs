@@ -144,9 +144,9 @@ impl Reconciler {
         self.actions.add_finalizer(action).await?;
         let id = plugin.entry().id.to_owned();
         if why == Why::Declared {
-            tracing::debug!(plugin = id, %why, "taken");
+            tracing::debug!(plugin = %id, %why, "taken");
         } else {
-            tracing::info!(plugin = id, %why, "taken");
+            tracing::info!(plugin = %id, %why, "taken");
         }
         metrics::counter!("aileron_actions_taken_total", "plugin" => id, "why" => why.as_str()).increment(1);
         Ok(Wake::Now)
@@ -158,14 +158,8 @@ impl Reconciler {
             Template::Decoded(template) => Arc::clone(template),
             Template::Absent | Template::Unreadable(_) => Arc::default(),
         };
-        Ok(TaskContext {
-            template,
-            metadata: Arc::new(task_metadata(action, &self.settings.metadata)?),
-            paths: Arc::new(task_paths(action)?),
-            inputs: None,
-            platform: (self.platform)(),
-            now,
-        })
+        let metadata = task_metadata(action, &self.settings.metadata)?;
+        Ok(TaskContext::new(template, metadata, task_paths(action)?, (self.platform)(), now))
     }
 }
 

@@ -1,53 +1,73 @@
 //! The plugins of a running executor, by task type.
 
+mod core_services;
 pub mod served;
 
 use std::sync::Arc;
 
 use aileron_action::TaskActionSpec;
 use aileron_action::plugin_choice::PluginList;
-use aileron_admission::gate::Gate;
-use aileron_admission::pools::broker::TokenBroker;
-use aileron_machinery::{CorePlugin, PluginSet, ResourceKind};
+use aileron_admission::waker::ActionWaker;
+use aileron_machinery::{CorePlugin, CoreSetup, PluginError, PluginSet, ResourceKind, Secrets};
 
-use crate::cluster::Objects;
-use crate::manager::PluginManager;
-use crate::storage::BlobStore;
+use self::core_services::ServicedPlugin;
+use crate::manager::{ManagerBackends, PluginManager};
 
 pub use aileron_action::plugin_choice::{NoPlugin, PluginDescription, RegistryError, RegistryRules, Why};
+pub use core_services::LocalSecrets;
+
+/// What the plugins of an executor work with.
+#[derive(Clone)]
+pub struct Backends {
+    /// For plugins with objects; core plugins share storage, tokens and clock.
+    pub manager: ManagerBackends,
+    /// The secrets of the executor itself.
+    pub secrets: Arc<dyn Secrets>,
+    /// Wakes actions, and knows when they were created.
+    pub waker: Arc<dyn ActionWaker>,
+}
 
 /// Plugins by task type.
 pub struct Registry {
     list: PluginList,
     /// In the order of the list.
     plugins: Vec<Arc<dyn CorePlugin>>,
+    secrets: Arc<dyn Secrets>,
 }
 
 impl Registry {
-    /// Puts every Kubernetes plugin behind a manager, takes the others as they are, and applies the rules as
+    /// Puts every Kubernetes plugin behind a manager and every other plugin behind its services, and applies the rules as
     /// [`PluginList::new`] says.
-    pub fn new(
-        plugins: &PluginSet,
-        rules: &RegistryRules,
-        objects: &Arc<dyn Objects>,
-        store: &Arc<dyn BlobStore>,
-        gate: &Arc<Gate>,
-        tokens: Option<&TokenBroker>,
-    ) -> Result<Self, RegistryError> {
+    pub fn new(plugins: &PluginSet, rules: &RegistryRules, backends: &Backends) -> Result<Self, RegistryError> {
         let list = PluginList::new(plugins, rules)?;
         let managed = plugins.k8s().iter().map(|plugin| {
-            let manager =
-                PluginManager::new(Arc::clone(plugin), Arc::clone(objects), Arc::clone(store), Arc::clone(gate));
-            Arc::new(manager.with_tokens(tokens.cloned())) as Arc<dyn CorePlugin>
+            Arc::new(PluginManager::new(Arc::clone(plugin), backends.manager.clone())) as Arc<dyn CorePlugin>
         });
-        let plugins = managed.chain(plugins.core().iter().map(Arc::clone)).collect();
-        Ok(Self { list, plugins })
+        let direct = plugins
+            .core()
+            .iter()
+            .map(|plugin| Arc::new(ServicedPlugin::new(Arc::clone(plugin), backends.clone())) as Arc<dyn CorePlugin>);
+        Ok(Self { list, plugins: managed.chain(direct).collect(), secrets: Arc::clone(&backends.secrets) })
+    }
+
+    /// Sets up every enabled plugin. Called once, before the first task.
+    ///
+    /// # Errors
+    /// A plugin cannot work; the error comes with its id.
+    pub async fn set_up(&self) -> Result<(), (Arc<str>, PluginError)> {
+        for (description, plugin) in self.list.plugins().iter().zip(&self.plugins) {
+            if description.enabled {
+                let setup = CoreSetup::new(Arc::clone(&self.secrets));
+                plugin.setup(setup).await.map_err(|error| (Arc::clone(&description.entry.id), error))?;
+            }
+        }
+        Ok(())
     }
 
     /// The same plugins, none of which is the default.
     #[must_use]
     pub fn without_default(self) -> Self {
-        Self { list: self.list.without_default(), plugins: self.plugins }
+        Self { list: self.list.without_default(), ..self }
     }
 
     /// The plugin for an action, and why it is that one. See [`PluginList::choose`].
@@ -67,9 +87,9 @@ impl Registry {
         self.list.kinds()
     }
 
-    /// Rules that can be followed and still look like slips.
-    pub fn slips(&self) -> &[String] {
-        self.list.slips()
+    /// Rules that can be followed but look like mistakes.
+    pub fn suspicious_rules(&self) -> &[String] {
+        self.list.suspicious_rules()
     }
 
     /// What the operator should know: plugins that hide one another.

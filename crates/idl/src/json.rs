@@ -6,7 +6,7 @@
 mod read;
 
 use prost::{Message, Name};
-use prost_reflect::{DynamicMessage, SerializeOptions};
+use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
 use prost_types::Struct;
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ pub enum FieldNames {
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
     /// The message has no descriptor.
-    #[error("message {name} has no descriptor; declare it in the .proto files of the idl crate")]
+    #[error("message {name} has no descriptor; compile its .proto file into the descriptor set that is used")]
     UnknownMessage {
         /// Full protobuf name.
         name: String,
@@ -119,7 +119,15 @@ pub fn message_from_struct<M: Message + Name + Default>(fields: &Struct) -> Resu
 /// # Errors
 /// Names the field whose value does not fit.
 pub fn message_from_json<M: Message + Name + Default>(value: &Value) -> Result<M, JsonError> {
-    let dynamic = read::message(&descriptor_of::<M>()?, value, &Path::Root(M::NAME))?;
+    message_with(&descriptor_of::<M>()?, value)
+}
+
+/// Reads a JSON document as a message whose descriptor is at hand.
+pub(crate) fn message_with<M: Message + Name + Default>(
+    descriptor: &MessageDescriptor,
+    value: &Value,
+) -> Result<M, JsonError> {
+    let dynamic = read::message(descriptor, value, &Path::Root(M::NAME))?;
     dynamic.transcode_to().map_err(|source| JsonError::Transcode { message: M::full_name(), source })
 }
 

@@ -7,11 +7,14 @@
 //!   equal bytes.
 //! - [`descriptors()`]: names, numbers and service methods at run time.
 //! - [`struct_to_json`] and [`json_to_struct`]: free-form settings.
+//! - [`Messages`]: settings in messages of others. [`form`]: messages inside values that serde writes.
 //! - [`message_from_struct`], [`message_from_json`], [`message_to_json`], [`message_to_struct`]: typed settings.
 //! - [`signed_duration`]: durations to compute with.
 
 mod descriptors;
+pub mod form;
 mod json;
+mod messages;
 mod number;
 mod path;
 mod structs;
@@ -28,6 +31,7 @@ pub use json::{
     FieldNames, JsonError, message_from_json, message_from_struct, message_to_json, message_to_json_named,
     message_to_struct,
 };
+pub use messages::Messages;
 pub use packages::flyteidl2;
 pub use structs::{json_to_struct, struct_to_json};
 pub use time::signed_duration;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The API server, or the way to it, said no.
+/// The API server refused a request, or could not be reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
@@ -10,38 +10,39 @@ pub struct ApiError {
     pub code: u16,
     /// Machine-readable reason, as in `metav1.Status`; empty if there was none.
     pub reason: String,
-    /// What happened, in the server's words.
+    /// What happened, in the words of the API server.
     pub message: String,
-    /// How long to wait before asking again, if the server says so.
+    /// How long to wait before the next request, if the API server says so.
     pub retry_after: Option<Duration>,
 }
 
-/// Reason of an answer that means: no such kind. Servers have no word of their own for it, and differ in what they say.
+/// Reason of an answer that means that the kind is not served. API servers have no reason of their own for it, and their
+/// messages differ.
 pub const KIND_NOT_SERVED: &str = "KindNotServed";
 
 impl ApiError {
-    /// Something went wrong before there was an answer.
+    /// The request failed before there was an answer.
     pub fn unanswered(message: impl Into<String>) -> Self {
         Self { message: message.into(), ..Self::default() }
     }
 
-    /// Something has the name, but it is not what is meant; who means another finds nothing.
-    pub fn somebody_elses(kind: &str, namespace: &str, name: &str) -> Self {
+    /// An object with this name exists but belongs to another owner. Callers treat it as NotFound.
+    pub fn owned_by_other(kind: &str, namespace: &str, name: &str) -> Self {
         let message = format!("the {kind} [{namespace}/{name}] that is there belongs to something else");
         Self { code: 404, reason: "NotFound".into(), message, retry_after: None }
     }
 
-    /// The object is not there, or no longer; nor is one whose kind is not served.
+    /// The object does not exist. An object whose kind is not served does not exist either.
     pub fn is_not_found(&self) -> bool {
         self.reason == "NotFound" || (self.reason.is_empty() && self.code == 404) || self.is_kind_not_served()
     }
 
-    /// The server does not know the kind at all, or is about to forget it.
+    /// The API server does not serve the kind, or its definition is being deleted.
     pub fn is_kind_not_served(&self) -> bool {
         self.reason == KIND_NOT_SERVED
     }
 
-    /// The object was there and is gone for good.
+    /// The object existed and is gone for good.
     pub fn is_gone(&self) -> bool {
         self.reason == "Gone" || (self.reason.is_empty() && self.code == 410)
     }
@@ -61,12 +62,12 @@ impl ApiError {
         self.reason == "Conflict" || (self.reason.is_empty() && self.code == 409)
     }
 
-    /// The server could not count the object: somebody else wrote the usage of a quota at the same time.
+    /// The API server could not count the object because the usage of a quota was written at the same time.
     pub fn is_conflict_of_quotas(&self) -> bool {
         self.is_conflict() && self.message.contains("Operation cannot be fulfilled on resourcequotas")
     }
 
-    /// Not allowed; also how quota and admission refuse.
+    /// The request is not allowed. Quotas and admission refuse in this way too.
     pub fn is_forbidden(&self) -> bool {
         self.reason == "Forbidden" || (self.reason.is_empty() && self.code == 403)
     }
@@ -76,12 +77,12 @@ impl ApiError {
         self.reason == "Invalid" || (self.reason.is_empty() && self.code == 422)
     }
 
-    /// The request is not understood; also how a webhook may refuse.
+    /// The request is not understood. Webhooks may refuse in this way too.
     pub fn is_bad_request(&self) -> bool {
         self.reason == "BadRequest" || (self.reason.is_empty() && self.code == 400)
     }
 
-    /// The object is larger than the server takes.
+    /// The object is larger than the API server accepts.
     pub fn is_too_large(&self) -> bool {
         self.reason == "RequestEntityTooLarge" || self.code == 413
     }

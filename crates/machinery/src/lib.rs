@@ -1,8 +1,16 @@
-//! The plugin framework of Aileron: everything a task plugin needs, and nothing that touches the world.
+//! The plugin framework of Aileron: everything a task plugin needs, and nothing that does I/O.
 //!
 //! A plugin turns a task into a Kubernetes object ([`K8sPlugin::build`]) and the object's state into a phase
 //! ([`K8sPlugin::phase`]). Both are plain functions of their arguments: what they may look at (template, metadata,
-//! configuration, clock, inputs, pods) is handed in as a value, so a plugin is tested with plain values.
+//! configuration, clock, inputs, pods) is handed in as a value, so a plugin is tested with plain values
+//! ([`testing`]).
+//!
+//! A plugin crate depends on this crate only. The crates whose types appear in the interface are re-exported:
+//! [`k8s_openapi`], [`kube_core`], [`schemars`], [`serde`], [`serde_json`], [`prost`], [`jiff`] and Flyte's messages
+//! ([`idl`]); so are the macros [`CustomResource`] and [`async_trait`](macro@async_trait).
+
+// So that macros of this crate can name it in its own tests.
+extern crate self as aileron_machinery;
 
 mod action_key;
 pub mod arguments;
@@ -14,28 +22,36 @@ pub mod error_text;
 pub mod jitter;
 pub mod log_links;
 pub mod output_path;
-mod paths;
-mod pending;
 mod phase;
 mod platform;
 mod plugin;
 pub mod pod;
-mod pod_templates;
 pub mod secret_annotations;
 mod task;
-pub mod unique_id;
+pub mod testing;
+
+pub use aileron_idl as idl;
+pub use async_trait::async_trait;
+pub use kube_derive::CustomResource;
+pub use {jiff, k8s_openapi, kube_core, prost, schemars, serde, serde_json};
 
 pub use action_key::ActionKey;
 pub use error::{PluginError, code};
-pub use paths::TaskPaths;
-pub use pending::{Pending, PendingReason};
-pub use phase::{ErrorKind, ExecutionError, ExternalResource, ObservedPhase, Phase, PhaseInfo, ReasonInfo, TaskInfo};
-pub use platform::Platform;
-pub use plugin::core::{CorePlugin, CoreRequest, CoreStep, StateWrite, StoredState, TaskData, TaskDataError};
-pub use plugin::erased::{AnyK8sPlugin, AnyResource, ErasedAbort, erase};
-pub use plugin::k8s::{
-    AbortBehavior, K8sPlugin, K8sResource, Needs, PhaseContext, PluginProperties, ResourceKind, TokenRequest,
+pub use phase::{
+    ErrorKind, ExecutionError, ExternalResource, ObservedPhase, Pending, PendingReason, Phase, PhaseInfo, ReasonInfo,
+    TaskInfo,
 };
+pub use platform::{Platform, PodTemplates};
+pub use plugin::behavior::{AbortBehavior, Needs, PluginProperties, TokenRequest};
+pub use plugin::core::{CorePlugin, CoreRequest, CoreStep, StateWrite, StoredState};
+pub use plugin::custom_resource::OtherFields;
+pub use plugin::ended::Ended;
+pub use plugin::k8s::{K8sPlugin, PhaseContext};
+pub use plugin::kind::{K8sResource, ObjectRef, ResourceKind};
+pub use plugin::object::{AnyResource, JsonObject};
+pub use plugin::object_plugin::{BuildStep, ObjectPlugin, SteppedBuild, erase};
+pub use plugin::services::{CoreSetup, NoServices, Secrets, ServiceError, TaskServices, TaskWaker, TokenAnswer};
+pub use plugin::sources::{PluginSection, PluginSources, Section, SectionError, SectionProblem, SectionValues};
 pub use plugin::{PluginEntry, PluginSet};
-pub use pod_templates::PodTemplates;
-pub use task::{Overrides, TaskContext, TaskExecutionId, TaskMetadata};
+pub use task::custom::{CustomMessage, custom_as, settings};
+pub use task::{Overrides, TaskContext, TaskExecutionId, TaskMetadata, TaskPaths, unique_id};

@@ -1,11 +1,14 @@
 //! What the platform brings to every task: configuration and cluster-wide defaults, as values.
 
+mod pod_templates;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::PodTemplates;
 use crate::config::{K8sConfig, LogConfig};
 use crate::pod::CopilotStorage;
+
+pub use pod_templates::PodTemplates;
 
 /// Everything a plugin may know about the installation it runs in. Cheap to clone; never changed in place.
 #[derive(Clone, Debug, Default)]

@@ -1,33 +1,51 @@
 //! What a plugin is, and the explicit list of them that an executor is started with.
+//!
+//! | form | for |
+//! | --- | --- |
+//! | [`k8s`] | authors: one typed Kubernetes object per attempt; pure, synchronous functions |
+//! | [`object_plugin`] | the same without the type: asynchronous, over JSON and kinds known at run time |
+//! | [`core`] | plugins without an object, which do their own driving |
+//! | [`sources`] | the list of plugins before the configuration is known, with the sections they own |
 
+pub mod behavior;
 pub mod core;
-pub mod erased;
+pub mod custom_resource;
+pub mod ended;
 pub mod k8s;
+pub mod kind;
+pub mod object;
+pub mod object_plugin;
+pub mod services;
+pub mod sources;
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use self::core::CorePlugin;
-use self::erased::{AnyK8sPlugin, erase};
 use self::k8s::K8sPlugin;
+use self::object_plugin::{ObjectPlugin, erase};
 
 /// How a plugin is known and which task types it serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PluginEntry {
     /// Its name in configuration, logs and errors.
-    pub id: &'static str,
+    pub id: Arc<str>,
     /// The task types it serves.
     pub task_types: Vec<String>,
-    /// Serves every task type that nobody else serves.
+    /// Serves every task type that no other plugin serves.
+    #[serde(default)]
     pub is_default: bool,
 }
 
 impl PluginEntry {
     /// A plugin for these task types and no others.
-    pub fn new(id: &'static str, task_types: &[&str]) -> Self {
-        Self { id, task_types: task_types.iter().map(ToString::to_string).collect(), is_default: false }
+    pub fn new(id: impl Into<Arc<str>>, task_types: &[&str]) -> Self {
+        Self { id: id.into(), task_types: task_types.iter().map(ToString::to_string).collect(), is_default: false }
     }
 
-    /// The same plugin, also for every task type that nobody else serves.
+    /// The same plugin, also for every task type that no other plugin serves.
     #[must_use]
     pub fn as_default(mut self) -> Self {
         self.is_default = true;
@@ -38,7 +56,7 @@ impl PluginEntry {
 /// The plugins of an executor, in the order they were added. A later one wins where two serve the same task type.
 #[derive(Clone, Default)]
 pub struct PluginSet {
-    k8s: Vec<Arc<dyn AnyK8sPlugin>>,
+    k8s: Vec<Arc<dyn ObjectPlugin>>,
     core: Vec<Arc<dyn CorePlugin>>,
 }
 
@@ -50,15 +68,27 @@ impl PluginSet {
 
     /// Adds a plugin that makes one Kubernetes object per attempt.
     #[must_use]
-    pub fn with(mut self, plugin: impl K8sPlugin) -> Self {
-        self.k8s.push(erase(plugin));
+    pub fn with(self, plugin: impl K8sPlugin) -> Self {
+        self.with_object_plugin(erase(plugin))
+    }
+
+    /// Adds a plugin whose kind of object is known only at run time.
+    #[must_use]
+    pub fn with_object_plugin(mut self, plugin: Arc<dyn ObjectPlugin>) -> Self {
+        self.k8s.push(plugin);
         self
     }
 
     /// Adds a plugin that does its own driving.
     #[must_use]
-    pub fn with_core(mut self, plugin: impl CorePlugin + 'static) -> Self {
-        self.core.push(Arc::new(plugin));
+    pub fn with_core(self, plugin: impl CorePlugin + 'static) -> Self {
+        self.with_core_plugin(Arc::new(plugin))
+    }
+
+    /// Adds a plugin that does its own driving and is shared.
+    #[must_use]
+    pub fn with_core_plugin(mut self, plugin: Arc<dyn CorePlugin>) -> Self {
+        self.core.push(plugin);
         self
     }
 
@@ -71,7 +101,7 @@ impl PluginSet {
     }
 
     /// The Kubernetes plugins.
-    pub fn k8s(&self) -> &[Arc<dyn AnyK8sPlugin>] {
+    pub fn k8s(&self) -> &[Arc<dyn ObjectPlugin>] {
         &self.k8s
     }
 

@@ -1,18 +1,29 @@
 //! One attempt of one task, as plugins see it.
 
+pub mod custom;
+mod paths;
+pub mod unique_id;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use aileron_idl::flyteidl2::core::{ExtendedResources, Identifier, K8sPod, LiteralMap, SecurityContext, TaskTemplate};
+use aileron_idl::form;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::unique_id::{UniqueIdError, fixed_length_unique_id};
-use crate::{Platform, TaskPaths};
+pub use paths::TaskPaths;
+
+use crate::Platform;
+use unique_id::{UniqueIdError, fixed_length_unique_id};
 
 /// Which attempt of which action this is.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct TaskExecutionId {
     /// Project of the run.
     pub project: String,
@@ -25,6 +36,7 @@ pub struct TaskExecutionId {
     /// Attempts before this one: 0 on the first.
     pub retry_attempt: u32,
     /// The registered task.
+    #[serde(with = "form::optional")]
     pub task: Option<Identifier>,
     /// Names this attempt uniquely within its namespace; the objects made for it bear this name.
     pub generated_name: String,
@@ -39,21 +51,25 @@ impl TaskExecutionId {
     }
 }
 
-/// What somebody decided for this one execution, over what the template says.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Values decided for this one execution. They win over what the template says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Overrides {
     /// Resources of the primary container.
     pub resources: Option<ResourceRequirements>,
     /// Accelerators and shared memory.
+    #[serde(with = "form::optional")]
     pub extended_resources: Option<ExtendedResources>,
     /// Image of the primary container.
     pub container_image: Option<String>,
     /// A pod template laid over the task's own.
+    #[serde(with = "form::optional")]
     pub pod_template: Option<K8sPod>,
 }
 
 /// Everything about an attempt that is not the template itself.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct TaskMetadata {
     /// Which attempt of which action.
     pub id: TaskExecutionId,
@@ -74,17 +90,21 @@ pub struct TaskMetadata {
     /// Service account for pods; empty means the namespace's default.
     pub service_account: String,
     /// Secrets and identity.
+    #[serde(with = "form::optional")]
     pub security_context: Option<SecurityContext>,
     /// Address of the console, empty if there is none.
     pub console_url: String,
-    /// What somebody decided for this execution.
+    /// Values decided for this one execution.
     pub overrides: Overrides,
     /// Bounds and defaults of the platform for resources.
     pub platform_resources: ResourceRequirements,
 }
 
-/// What [`crate::K8sPlugin::build`] may look at.
+/// One attempt of one task: what the methods of a plugin may look at.
+///
+/// Values that must be fetched first are present only if the plugin [needs](crate::Needs) them.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TaskContext {
     /// The decoded template, shared by all rounds of the action.
     pub template: Arc<TaskTemplate>,
@@ -92,10 +112,44 @@ pub struct TaskContext {
     pub metadata: Arc<TaskMetadata>,
     /// Where inputs are and outputs go.
     pub paths: Arc<TaskPaths>,
-    /// The inputs, if the plugin [needs](crate::Needs) them and they exist.
+    /// The inputs, if the plugin needs them.
     pub inputs: Option<Arc<LiteralMap>>,
+    /// The pod that the platform builds for the task, if the plugin needs it. A plugin in Rust calls
+    /// [`build_pod`](crate::pod::build_pod) instead; one that is not written in Rust cannot.
+    pub base_pod: Option<Arc<Pod>>,
+    /// What the plugin read from the definition of its kind, see [`K8sPlugin::read_definition`](crate::K8sPlugin).
+    /// Absent while the cluster has no such definition.
+    pub definition: Option<Arc<Value>>,
     /// Configuration and cluster-wide defaults.
     pub platform: Platform,
-    /// The clock.
+    /// The time of this round. Plugins use it instead of the clock of the machine.
     pub now: Timestamp,
+}
+
+impl TaskContext {
+    /// An attempt without anything that has to be fetched.
+    pub fn new(
+        template: impl Into<Arc<TaskTemplate>>,
+        metadata: impl Into<Arc<TaskMetadata>>,
+        paths: impl Into<Arc<TaskPaths>>,
+        platform: Platform,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            template: template.into(),
+            metadata: metadata.into(),
+            paths: paths.into(),
+            inputs: None,
+            base_pod: None,
+            definition: None,
+            platform,
+            now,
+        }
+    }
+
+    /// What the plugin read from the definition of its kind, as a type. The default if there is no definition, or if it
+    /// was read by a version of the plugin that kept something else.
+    pub fn definition_as<T: DeserializeOwned + Default>(&self) -> T {
+        self.definition.as_deref().and_then(|facts| T::deserialize(facts).ok()).unwrap_or_default()
+    }
 }

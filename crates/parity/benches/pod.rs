@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use aileron_machinery::{AnyK8sPlugin, AnyResource, ObservedPhase, PhaseContext, TaskContext};
+use aileron_machinery::{AnyResource, ObjectPlugin, ObservedPhase, PhaseContext, TaskContext};
 use aileron_parity::fuzz::recorded;
 use aileron_parity::vectors::case::Case;
 use aileron_parity::vectors::context::of_case;
 use aileron_parity::vectors::installation::Installation;
 use divan::{AllocProfiler, Bencher, black_box};
+use futures::executor::block_on;
 
 #[global_allocator]
 static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
@@ -21,7 +22,7 @@ fn main() {
 }
 
 /// The plugin and the task of a case.
-fn task(case: &Case) -> (Arc<dyn AnyK8sPlugin>, TaskContext) {
+fn task(case: &Case) -> (Arc<dyn ObjectPlugin>, TaskContext) {
     let installation = Installation::of(case).unwrap();
     (installation.k8s_plugin(case).unwrap(), of_case(case, &installation).unwrap().with_inputs())
 }
@@ -36,7 +37,7 @@ fn task(case: &Case) -> (Arc<dyn AnyK8sPlugin>, TaskContext) {
 ])]
 fn build(bencher: Bencher<'_, '_>, name: &str) {
     let (plugin, task) = task(&recorded(&format!("build/real-sdk-pod/{name}")).unwrap());
-    bencher.bench(|| plugin.build(black_box(&task)).unwrap());
+    bencher.bench(|| block_on(plugin.build(black_box(&task))).unwrap());
 }
 
 /// A pod that waits, one that runs, and one that failed.
@@ -51,6 +52,6 @@ fn phase(bencher: Bencher<'_, '_>, name: &str) {
     let (plugin, task) = task(&case);
     let object: Arc<dyn AnyResource> = plugin.decode(case.input("resource").clone()).unwrap();
     let prior = ObservedPhase::default();
-    let cx = PhaseContext { task: &task, prior: &prior, pods: &[], error_document: None };
-    bencher.bench(|| plugin.phase(black_box(&cx), black_box(object.as_ref())).unwrap());
+    let cx = PhaseContext::new(&task, &prior);
+    bencher.bench(|| block_on(plugin.phase(black_box(&cx), black_box(object.as_ref()))).unwrap());
 }

@@ -10,10 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use aileron_idl::flyteidl2::core::{LiteralMap, TaskTemplate};
-use aileron_machinery::{AnyK8sPlugin, ObservedPhase, PhaseContext, TaskContext};
+use aileron_machinery::{ObjectPlugin, ObservedPhase, PhaseContext, TaskContext};
 use aileron_preview::read;
 use aileron_preview::render::Offline;
 use anyhow::Context as _;
+use futures::executor::block_on;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplate;
 use prost::Message;
@@ -43,7 +44,7 @@ pub struct Builder {
 
 /// Reads objects from bytes.
 pub struct Reader {
-    plugin: Arc<dyn AnyK8sPlugin>,
+    plugin: Arc<dyn ObjectPlugin>,
     task: TaskContext,
 }
 
@@ -58,7 +59,7 @@ impl Builder {
                 action: given.action,
                 template: given.template,
                 config: Installation::of(case)?.config,
-                plugins: Arc::new(|config| aileron_plugins::builtin(&(&config.plugins).into())),
+                plugins: aileron_plugins::builtin(),
                 pod_templates: pod_templates.unwrap_or_default(),
                 inputs: Some(LiteralMap::default()),
                 environment: BTreeMap::new(),
@@ -99,11 +100,10 @@ impl Reader {
         let Ok(object) = serde_json::from_slice::<Value>(data) else { return Answer::Unreadable };
         let Ok(object) = self.plugin.decode(object) else { return Answer::Unreadable };
         let prior = ObservedPhase::default();
-        let cx = PhaseContext { task: &self.task, prior: &prior, pods: &[], error_document: None };
-        let phase = self.plugin.phase(&cx, object.as_ref());
-        // These look at the same object, in production right after.
-        let _ = (self.plugin.due(&cx, object.as_ref()), self.plugin.is_terminal(object.as_ref()));
-        let _ = self.plugin.completed_at(object.as_ref());
+        let cx = PhaseContext::new(&self.task, &prior);
+        let phase = block_on(self.plugin.phase(&cx, object.as_ref()));
+        // The clean-up of objects looks at the same object.
+        let _ = block_on(self.plugin.ended(object.as_ref()));
         match phase.map(|phase| phase_info(&phase)) {
             Ok(Ok(phase)) => Answer::Made(phase),
             Ok(Err(error)) => Answer::Refused(error.to_string()),

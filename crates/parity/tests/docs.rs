@@ -101,12 +101,12 @@ fn the_keys_on_the_pages_of_plugins_are_current() {
 
 #[test]
 fn every_plugin_has_a_page_with_its_kind_and_permissions() {
-    let plugins = aileron_plugins::builtin(&aileron_plugins::PluginConfigs::default());
-    let k8s = plugins.k8s().iter().map(|plugin| (plugin.entry().id, Some(plugin.kind())));
-    let core = plugins.core().iter().map(|plugin| (plugin.entry().id, None));
+    let plugins = aileron_plugins::builtin().build(&Default::default()).unwrap();
+    let k8s = plugins.k8s().iter().map(|plugin| (plugin.entry().id.to_string(), Some(plugin.kind())));
+    let core = plugins.core().iter().map(|plugin| (plugin.entry().id.to_string(), None));
     let mut explained = BTreeSet::new();
     for (id, kind) in k8s.chain(core) {
-        let (name, _) = PLUGIN_PAGES.into_iter().find(|(_, ids)| ids.contains(&id)).expect(id);
+        let (name, _) = PLUGIN_PAGES.into_iter().find(|(_, ids)| ids.contains(&id.as_str())).expect(&id);
         explained.insert(name.to_owned());
         let page = read(&format!("docs/plugins/{name}.md"));
         for heading in ["What it makes", "Phases", "Configuration", "Versions", "Permissions"] {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use aileron::{Program, SandboxOptions};
-use aileron_machinery::pod::phase::{is_terminal, pod_phase};
+use aileron_machinery::pod::phase::pod_phase;
 use aileron_machinery::pod::{PodOptions, build_pod};
 use aileron_machinery::{K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext, TaskInfo};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
@@ -29,11 +29,7 @@ impl K8sPlugin for Polite {
 
     fn phase(&self, cx: &PhaseContext<'_>, pod: &Pod) -> Result<PhaseInfo, PluginError> {
         let phase = pod_phase(pod, &cx.task.platform.k8s, cx.task.now, TaskInfo::at(cx.task.now));
-        Ok(phase.newer_than(cx.prior))
-    }
-
-    fn is_terminal(&self, pod: &Pod) -> bool {
-        is_terminal(pod)
+        Ok(phase)
     }
 }
 

@@ -9,9 +9,8 @@ pub mod resource;
 
 use aileron_machinery::pod::needs_inputs;
 use aileron_machinery::{
-    K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginProperties, TaskContext,
+    Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginProperties, TaskContext,
 };
-use jiff::Timestamp;
 
 use self::resource::JobSet;
 
@@ -49,11 +48,11 @@ impl K8sPlugin for ClusteredPlugin {
     }
 
     fn properties(&self) -> PluginProperties {
-        PluginProperties { generated_name_max_length: Some(NAME_MAX_LENGTH), ..PluginProperties::default() }
+        PluginProperties::default().with_name_max_length(NAME_MAX_LENGTH)
     }
 
     fn needs(&self, task: &TaskContext) -> Needs {
-        Needs { inputs: needs_inputs(task), pods: true }
+        Needs::none().with_inputs_if(needs_inputs(task)).with_pods()
     }
 
     fn build(&self, task: &TaskContext) -> Result<JobSet, PluginError> {
@@ -61,19 +60,11 @@ impl K8sPlugin for ClusteredPlugin {
     }
 
     fn phase(&self, cx: &PhaseContext<'_>, set: &JobSet) -> Result<PhaseInfo, PluginError> {
-        phase::phase(cx, set)
+        Ok(phase::phase(cx, set)?.with_check_at(phase::check_at(cx, set)))
     }
 
-    fn due(&self, cx: &PhaseContext<'_>, set: &JobSet) -> Option<Timestamp> {
-        phase::due(cx, set)
-    }
-
-    fn is_terminal(&self, set: &JobSet) -> bool {
-        phase::is_terminal(set)
-    }
-
-    fn completed_at(&self, set: &JobSet) -> Option<Timestamp> {
-        phase::completed_at(set)
+    fn ended(&self, set: &JobSet) -> Option<Ended> {
+        phase::ended(set)
     }
 }
 

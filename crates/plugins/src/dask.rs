@@ -6,9 +6,7 @@ mod dashboard;
 mod phase;
 pub mod resource;
 
-use aileron_machinery::pod::phase::pending_deadline;
-use aileron_machinery::{K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
-use jiff::Timestamp;
+use aileron_machinery::{Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
 
 use self::config::DaskConfig;
 use self::resource::DaskJob;
@@ -43,7 +41,7 @@ impl K8sPlugin for DaskPlugin {
     }
 
     fn needs(&self, _: &TaskContext) -> Needs {
-        Needs { pods: true, ..Needs::default() }
+        Needs::none().with_pods()
     }
 
     fn build(&self, task: &TaskContext) -> Result<DaskJob, PluginError> {
@@ -51,20 +49,11 @@ impl K8sPlugin for DaskPlugin {
     }
 
     fn phase(&self, cx: &PhaseContext<'_>, job: &DaskJob) -> Result<PhaseInfo, PluginError> {
-        Ok(phase::phase(cx, &self.config, job))
+        Ok(phase::phase(cx, &self.config, job).with_check_at(phase::check_at(cx, job)))
     }
 
-    fn due(&self, cx: &PhaseContext<'_>, job: &DaskJob) -> Option<Timestamp> {
-        let runner = phase::runner_pod(cx, job)?;
-        pending_deadline(runner.status.as_ref()?, &cx.task.platform.k8s, cx.task.now)
-    }
-
-    fn is_terminal(&self, job: &DaskJob) -> bool {
-        phase::is_terminal(job)
-    }
-
-    fn completed_at(&self, job: &DaskJob) -> Option<Timestamp> {
-        phase::completed_at(job)
+    fn ended(&self, job: &DaskJob) -> Option<Ended> {
+        phase::ended(job)
     }
 }
 

@@ -4,8 +4,11 @@
 pub mod config;
 pub(crate) mod job;
 pub(crate) mod links;
+pub mod mpi;
 pub(crate) mod phase;
+pub mod pytorch;
 pub(crate) mod replica;
 pub mod resource;
 pub(crate) mod run_policy;
 pub(crate) mod settings;
+pub mod tensorflow;

@@ -3,10 +3,8 @@
 pub mod build;
 mod phase;
 
-use aileron_machinery::pod::phase::pending_deadline;
 use aileron_machinery::pod::{SIDECAR_TASK_TYPE, needs_inputs};
 use aileron_machinery::{K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 const CONTAINER: &str = "container";
@@ -46,7 +44,7 @@ impl K8sPlugin for PodPlugin {
     }
 
     fn needs(&self, task: &TaskContext) -> Needs {
-        Needs { inputs: needs_inputs(task), ..Needs::default() }
+        Needs::none().with_inputs_if(needs_inputs(task))
     }
 
     fn build(&self, task: &TaskContext) -> Result<Pod, PluginError> {
@@ -59,17 +57,5 @@ impl K8sPlugin for PodPlugin {
 
     fn phase(&self, cx: &PhaseContext<'_>, resource: &Pod) -> Result<PhaseInfo, PluginError> {
         phase::phase(cx, resource)
-    }
-
-    fn due(&self, cx: &PhaseContext<'_>, resource: &Pod) -> Option<Timestamp> {
-        pending_deadline(resource.status.as_ref()?, &cx.task.platform.k8s, cx.task.now)
-    }
-
-    fn is_terminal(&self, resource: &Pod) -> bool {
-        phase::is_terminal(resource)
-    }
-
-    fn completed_at(&self, resource: &Pod) -> Option<Timestamp> {
-        phase::completed_at(resource)
     }
 }

@@ -8,9 +8,8 @@ mod runtime_env;
 
 use aileron_machinery::pod::needs_inputs;
 use aileron_machinery::{
-    K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginProperties, TaskContext,
+    Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginProperties, TaskContext,
 };
-use jiff::Timestamp;
 
 use self::config::RayConfig;
 use self::resource::RayJob;
@@ -46,35 +45,23 @@ impl K8sPlugin for RayPlugin {
     }
 
     fn properties(&self) -> PluginProperties {
-        PluginProperties { generated_name_max_length: Some(NAME_MAX_LENGTH), ..PluginProperties::default() }
+        PluginProperties::default().with_name_max_length(NAME_MAX_LENGTH)
     }
 
     fn needs(&self, task: &TaskContext) -> Needs {
-        Needs { inputs: needs_inputs(task), pods: true }
+        Needs::none().with_inputs_if(needs_inputs(task)).with_pods().with_error_document()
     }
 
     fn build(&self, task: &TaskContext) -> Result<RayJob, PluginError> {
         build::build(&self.config, task)
     }
 
-    fn reads_error_document(&self, job: &RayJob) -> bool {
-        phase::has_failed(job)
-    }
-
     fn phase(&self, cx: &PhaseContext<'_>, job: &RayJob) -> Result<PhaseInfo, PluginError> {
-        phase::phase(&self.config, cx, job)
+        Ok(phase::phase(&self.config, cx, job)?.with_check_at(phase::check_at(cx, job)))
     }
 
-    fn due(&self, cx: &PhaseContext<'_>, job: &RayJob) -> Option<Timestamp> {
-        phase::due(cx, job)
-    }
-
-    fn is_terminal(&self, job: &RayJob) -> bool {
-        phase::is_terminal(job)
-    }
-
-    fn completed_at(&self, job: &RayJob) -> Option<Timestamp> {
-        phase::completed_at(job)
+    fn ended(&self, job: &RayJob) -> Option<Ended> {
+        phase::ended(job)
     }
 }
 

@@ -52,7 +52,7 @@ impl CorePlugin for SleepPlugin {
             Ok(input) => input,
             Err(error) => return Ok(refused(&error, now)),
         };
-        let inputs = request.data.inputs().await;
+        let inputs = request.services.inputs().await;
         let inputs = inputs.map_err(|error| PluginError::uncoded(format!("failed to read task inputs: {error}")))?;
         Ok(match duration_of(input, &inputs) {
             Ok(duration) => sleep(duration, request.running_since, now),
@@ -77,7 +77,7 @@ fn sleep(duration: SignedDuration, running_since: Option<Timestamp>, now: Timest
     if end <= now {
         return CoreStep::of(PhaseInfo::success(info));
     }
-    CoreStep { wake_at: Some(end), ..CoreStep::of(PhaseInfo::running(PhaseInfo::FIRST_VERSION, info)) }
+    CoreStep { wake_at: Some(end), ..CoreStep::of(PhaseInfo::running(info)) }
 }
 
 /// The same definition fails the same way every time, so there is no other attempt.

@@ -9,12 +9,14 @@ mod phase;
 mod pods;
 pub mod resource;
 
-use aileron_machinery::pod::phase::pending_deadline;
-use aileron_machinery::{K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
-use jiff::Timestamp;
+use aileron_machinery::{
+    Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginProperties, TaskContext,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
 
 use self::config::SparkConfig;
-use self::crd::PodTemplateSupport;
+use self::crd::DefinitionFacts;
 use self::resource::SparkApplication;
 
 /// Plugin id, task type, and the service account of tasks that name none.
@@ -30,13 +32,12 @@ const EXECUTOR_CONTAINER: &str = "spark-kubernetes-executor";
 #[derive(Clone, Debug)]
 pub struct SparkPlugin {
     config: SparkConfig,
-    pod_templates: PodTemplateSupport,
 }
 
 impl SparkPlugin {
-    /// The plugin under section `plugins.spark`, in a cluster whose CRD is watched by the holder of `pod_templates`.
-    pub fn new(config: SparkConfig, pod_templates: PodTemplateSupport) -> Self {
-        Self { config, pod_templates }
+    /// The plugin under section `plugins.spark`.
+    pub fn new(config: SparkConfig) -> Self {
+        Self { config }
     }
 }
 
@@ -47,30 +48,30 @@ impl K8sPlugin for SparkPlugin {
         PluginEntry::new(SPARK, &[SPARK])
     }
 
+    fn properties(&self) -> PluginProperties {
+        PluginProperties::default().with_definition()
+    }
+
     fn needs(&self, _: &TaskContext) -> Needs {
-        Needs { pods: true, ..Needs::default() }
+        Needs::none().with_pods()
     }
 
     fn build(&self, task: &TaskContext) -> Result<SparkApplication, PluginError> {
-        let with_templates = self.config.enable_pod_template && self.pod_templates.is_supported();
+        let definition: DefinitionFacts = task.definition_as();
+        let with_templates = self.config.enable_pod_template && definition.pod_templates;
         build::build(task, &self.config, with_templates)
     }
 
     fn phase(&self, cx: &PhaseContext<'_>, application: &SparkApplication) -> Result<PhaseInfo, PluginError> {
-        Ok(phase::phase(cx, &self.config, application))
+        Ok(phase::phase(cx, &self.config, application).with_check_at(phase::check_at(cx, application)))
     }
 
-    fn due(&self, cx: &PhaseContext<'_>, application: &SparkApplication) -> Option<Timestamp> {
-        let driver = phase::driver_pod(cx, application)?;
-        pending_deadline(driver.status.as_ref()?, &cx.task.platform.k8s, cx.task.now)
+    fn ended(&self, application: &SparkApplication) -> Option<Ended> {
+        phase::ended(application)
     }
 
-    fn is_terminal(&self, application: &SparkApplication) -> bool {
-        phase::is_terminal(application)
-    }
-
-    fn completed_at(&self, application: &SparkApplication) -> Option<Timestamp> {
-        phase::completed_at(application)
+    fn read_definition(&self, definition: &CustomResourceDefinition) -> Value {
+        json!(DefinitionFacts::of(definition))
     }
 }
 

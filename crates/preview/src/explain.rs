@@ -10,6 +10,8 @@ mod influence;
 pub mod path;
 mod trace;
 
+use std::sync::Arc;
+
 use aileron_config::Loaded;
 use serde_json::{Map, Value, json};
 
@@ -30,7 +32,7 @@ const KIND_LAYER: &str = "plugin";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// Id of the plugin that made it.
-    pub plugin: &'static str,
+    pub plugin: Arc<str>,
     /// The object.
     pub object: Value,
     /// Every field that holds no other, in the order of the object.
@@ -81,7 +83,7 @@ impl Explanation {
     #[must_use]
     pub fn to_json(&self) -> Value {
         let fields: Vec<_> = self.fields.iter().map(Field::to_json).collect();
-        json!({"plugin": self.plugin, "object": self.object, "fields": fields})
+        json!({"plugin": &*self.plugin, "object": self.object, "fields": fields})
     }
 }
 

@@ -12,16 +12,15 @@ use aileron_action::settings::{configured_platform, metadata_settings, registry_
 use aileron_action::{ACTION_TYPE_CONDITION, Action, TaskAction, Template};
 use aileron_config::Config;
 use aileron_idl::flyteidl2::core::{LiteralMap, TaskTemplate};
-use aileron_machinery::{AnyK8sPlugin, Platform, PluginError, PluginSet, PodTemplates, TaskContext};
+use aileron_machinery::pod::{PodOptions, build_pod};
+use aileron_machinery::{ObjectPlugin, Platform, PluginError, PluginSources, PodTemplates, SectionError, TaskContext};
+use futures::executor::block_on;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplate;
 use serde_json::Value;
 
 /// The step in which the manager completes what a plugin built: name, labels, annotations, owner, finalizer.
 pub const METADATA_STEP: &str = "object metadata";
-
-/// Makes the plugins of a program for a configuration.
-pub type PluginFactory = Arc<dyn Fn(&Config) -> PluginSet + Send + Sync>;
 
 /// Everything that the object depends on.
 #[derive(Clone)]
@@ -32,8 +31,8 @@ pub struct Offline {
     pub template: TaskTemplate,
     /// The configuration.
     pub config: Config,
-    /// Makes the plugins for a configuration.
-    pub plugins: PluginFactory,
+    /// The plugins, which are made under the configuration.
+    pub plugins: PluginSources,
     /// The pod templates of the cluster; those without a namespace are in the action's.
     pub pod_templates: Vec<PodTemplate>,
     /// The inputs, if anybody gave them.
@@ -50,7 +49,7 @@ pub struct Offline {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
     /// Id of the plugin.
-    pub plugin: &'static str,
+    pub plugin: Arc<str>,
     /// The object as it would be sent to the API server.
     pub object: Value,
 }
@@ -67,6 +66,9 @@ pub enum OfflineError {
     /// The plugin rules of the configuration cannot be followed.
     #[error(transparent)]
     Rules(#[from] RegistryError),
+    /// The section of a plugin cannot be used.
+    #[error(transparent)]
+    Section(#[from] SectionError),
     /// Nobody serves the task type.
     #[error("{0}; `aileron plugins` lists the task types there are, --task-type chooses another")]
     NoPlugin(NoPlugin),
@@ -78,7 +80,7 @@ pub enum OfflineError {
         /// The task type.
         task_type: String,
         /// Id of the plugin.
-        plugin: &'static str,
+        plugin: Arc<str>,
     },
     /// The plugin looks at inputs and there are none.
     #[error(
@@ -92,7 +94,7 @@ pub enum OfflineError {
     #[error("plugin {plugin:?} refuses the task")]
     Build {
         /// Id of the plugin.
-        plugin: &'static str,
+        plugin: Arc<str>,
         /// Why.
         #[source]
         source: PluginError,
@@ -116,21 +118,18 @@ impl Offline {
     fn make(&self, observe: Option<Observer<'_>>) -> Result<Rendered, OfflineError> {
         let (plugin, task) = self.task()?;
         let id = plugin.entry().id;
-        let refused = |source| OfflineError::Build { plugin: id, source };
+        let refused = |source| OfflineError::Build { plugin: Arc::clone(&id), source };
         let Some(observe) = observe else {
-            let mut object = plugin.build(&task).map_err(refused)?;
+            let mut object = block_on(plugin.build(&task)).map_err(refused)?;
             complete(&task, &plugin.properties(), object.as_mut());
-            return Ok(Rendered { plugin: id, object: object.to_json().map_err(refused)? });
+            let object = object.to_json().map_err(refused)?;
+            return Ok(Rendered { plugin: id, object });
         };
-        let mut unwritable = None;
-        let built = plugin.build_observed(&task, &mut |step, object| match object.to_json() {
-            Ok(object) => observe(step, object),
-            Err(error) => unwritable = Some(error),
-        });
-        let mut object = built.map_err(refused)?;
-        if let Some(error) = unwritable {
-            return Err(refused(error));
+        let built = block_on(plugin.build_steps(&task)).map_err(refused)?;
+        for step in &built.steps {
+            observe(&step.name, step.object.to_json().map_err(refused)?);
         }
+        let mut object = built.object;
         complete(&task, &plugin.properties(), object.as_mut());
         let object = object.to_json().map_err(refused)?;
         observe(METADATA_STEP, object.clone());
@@ -138,7 +137,7 @@ impl Offline {
     }
 
     /// The plugin that the executor would choose, and what it would tell it.
-    fn task(&self) -> Result<(Arc<dyn AnyK8sPlugin>, TaskContext), OfflineError> {
+    fn task(&self) -> Result<(Arc<dyn ObjectPlugin>, TaskContext), OfflineError> {
         let template = Arc::new(self.template.clone());
         let action = Action { object: self.action.clone(), template: Template::Decoded(Arc::clone(&template)) };
         if self.action.spec.action_type == ACTION_TYPE_CONDITION {
@@ -149,25 +148,26 @@ impl Offline {
             return Err(OfflineError::MissingFields(missing));
         }
         let plugin = self.plugin()?;
-        let mut task = TaskContext {
-            template,
-            metadata: Arc::new(task_metadata(&action, &metadata_settings(&self.config))?),
-            paths: Arc::new(task_paths(&action)?),
-            inputs: None,
-            platform: Platform {
-                pod_templates: Arc::new(self.pod_templates(action.namespace())),
-                ..configured_platform(&self.config, self.environment.clone())
-            },
-            now: self.now,
+        let metadata = task_metadata(&action, &metadata_settings(&self.config))?;
+        let platform = Platform {
+            pod_templates: Arc::new(self.pod_templates(action.namespace())),
+            ..configured_platform(&self.config, self.environment.clone())
         };
-        if plugin.needs(&task).inputs {
+        let mut task = TaskContext::new(template, metadata, task_paths(&action)?, platform, self.now);
+        let refused = |source| OfflineError::Build { plugin: plugin.entry().id, source };
+        let needs = block_on(plugin.needs(&task)).map_err(refused)?;
+        if needs.inputs {
             task.inputs = Some(self.inputs.clone().ok_or(OfflineError::InputsNeeded)?.into());
+        }
+        if needs.base_pod {
+            let pod = build_pod(&task, PodOptions::default()).map_err(refused)?.into_pod();
+            task.base_pod = Some(pod.into());
         }
         Ok((plugin, task))
     }
 
-    fn plugin(&self) -> Result<Arc<dyn AnyK8sPlugin>, OfflineError> {
-        let plugins = (self.plugins)(&self.config);
+    fn plugin(&self) -> Result<Arc<dyn ObjectPlugin>, OfflineError> {
+        let plugins = self.plugins.build(&self.config.plugins.section_values())?;
         let list = PluginList::new(&plugins, &registry_rules(&self.config))?;
         let spec = &self.action.spec;
         let task_type = &spec.task_type;
@@ -175,7 +175,7 @@ impl Offline {
         // The list has the Kubernetes plugins first, in the order of the set.
         plugins.k8s().get(index).cloned().ok_or_else(|| OfflineError::NoObject {
             task_type: task_type.clone(),
-            plugin: list.plugins().get(index).map_or("", |plugin| plugin.entry.id),
+            plugin: list.plugins().get(index).map_or_else(Arc::default, |plugin| Arc::clone(&plugin.entry.id)),
         })
     }
 

@@ -1,5 +1,7 @@
 //! The plugin for one task, and why it is that one.
 
+use std::sync::Arc;
+
 use super::{OnMissing, PluginList, UnknownTaskTypes};
 
 /// The plugin for a task.
@@ -64,7 +66,7 @@ pub enum NoPlugin {
         /// The task type.
         task_type: String,
         /// The plugin that would take it.
-        default: &'static str,
+        default: Arc<str>,
     },
     /// A rule names a plugin that is not there.
     #[error(
@@ -106,9 +108,10 @@ impl PluginList {
         match (self.default, self.unknown) {
             (None, _) => Err(NoPlugin::NoDefault(task_type.to_owned())),
             (Some(index), UnknownTaskTypes::Default) => Ok(Choice { index, why: Why::Default }),
-            (Some(index), UnknownTaskTypes::Fail) => {
-                Err(NoPlugin::Unknown { task_type: task_type.to_owned(), default: self.plugins[index].entry.id })
-            }
+            (Some(index), UnknownTaskTypes::Fail) => Err(NoPlugin::Unknown {
+                task_type: task_type.to_owned(),
+                default: Arc::clone(&self.plugins[index].entry.id),
+            }),
         }
     }
 
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
 
     fn list(rules: &RegistryRules) -> PluginList {
-        PluginList::new(&aileron_plugins::builtin(&aileron_plugins::PluginConfigs::default()), rules).unwrap()
+        PluginList::new(&aileron_plugins::builtin().build(&Default::default()).unwrap(), rules).unwrap()
     }
 
     fn rule(project: &str, domain: &str, plugin: &str, missing: OnMissing) -> RuleFor {
@@ -137,9 +140,9 @@ mod tests {
         RuleFor { project: project.into(), domain: domain.into(), task_types, missing }
     }
 
-    fn chosen(list: &PluginList, task: [&str; 3]) -> Result<(&'static str, Why), NoPlugin> {
+    fn chosen<'a>(list: &'a PluginList, task: [&str; 3]) -> Result<(&'a str, Why), NoPlugin> {
         let choice = list.choose(task[0], task[1], task[2])?;
-        Ok((list.plugins()[choice.index].entry.id, choice.why))
+        Ok((&*list.plugins()[choice.index].entry.id, choice.why))
     }
 
     #[test]
@@ -164,13 +167,13 @@ mod tests {
     fn a_rule_for_a_plugin_that_is_not_there_fails_or_is_passed_over() {
         let with = |missing| RegistryRules { rules_for: vec![rule("a", "", "sprak", missing)], ..Default::default() };
         let failing = list(&with(OnMissing::Fail));
-        assert!(failing.slips()[0].contains("did you mean \"spark\"?; tasks it is for will fail"));
+        assert!(failing.suspicious_rules()[0].contains("did you mean \"spark\"?; tasks it is for will fail"));
         let error = chosen(&failing, ["spark", "a", "d"]).unwrap_err().to_string();
         assert!(error.starts_with("tasks.task-plugins.overrides[0] wants plugin \"sprak\""), "{error}");
         assert_eq!(chosen(&failing, ["spark", "b", "d"]), Ok(("spark", Why::Declared)));
         let passing = list(&with(OnMissing::Default));
         assert_eq!(chosen(&passing, ["spark", "a", "d"]), Ok(("spark", Why::Declared)));
-        let plugins = aileron_plugins::builtin(&aileron_plugins::PluginConfigs::default());
+        let plugins = aileron_plugins::builtin().build(&Default::default()).unwrap();
         let refused = PluginList::new(&plugins, &with(OnMissing::RefuseStart)).unwrap_err();
         assert!(refused.to_string().contains("overrides[0].task-types.spark names plugin \"sprak\""), "{refused}");
     }
@@ -189,7 +192,7 @@ mod tests {
     fn a_rule_for_a_type_that_is_almost_declared_is_told() {
         let defaults = BTreeMap::from([("sparc".to_owned(), "spark".to_owned())]);
         let list = list(&RegistryRules { default_for_task_types: defaults, ..Default::default() });
-        assert!(list.slips().iter().any(|warning| warning.ends_with("did you mean \"spark\"?")));
+        assert!(list.suspicious_rules().iter().any(|warning| warning.ends_with("did you mean \"spark\"?")));
         assert_eq!(chosen(&list, ["sparc", "", ""]), Ok(("spark", Why::ForType)));
     }
 }

@@ -11,12 +11,12 @@ use super::{PluginList, RegistryError, Why};
 impl PluginList {
     /// Pools that would not bound what they name cannot be followed; the answer is what only looks like a slip.
     pub(super) fn check_pools(&self, pooled: &BTreeMap<String, Vec<String>>) -> Result<Vec<String>, RegistryError> {
-        let (mut errors, mut slips) = (Vec::new(), Vec::new());
+        let (mut errors, mut suspicious) = (Vec::new(), Vec::new());
         for (pool, task_type) in pooled.iter().flat_map(|(pool, types)| types.iter().map(move |it| (pool, it))) {
             let at = format!("tasks.pools.{pool}.task-types names {task_type:?}");
             let free = |index: usize| {
                 let plugin = &self.plugins[index];
-                plugin.kind.is_none().then_some(plugin.entry.id)
+                plugin.kind.is_none().then_some(&plugin.entry.id)
             };
             match self.choose(task_type, "", "") {
                 Ok(choice) => {
@@ -27,21 +27,21 @@ impl PluginList {
                         ));
                     }
                     let unusual = (choice.why == Why::Default).then(|| unusual_type(&self.plugins, task_type));
-                    slips.extend(unusual.flatten().map(|problem| format!("{at}; {problem}")));
+                    suspicious.extend(unusual.flatten().map(|problem| format!("{at}; {problem}")));
                 }
-                Err(error) => slips.push(format!("{at}, but tasks of it fail: {error}")),
+                Err(error) => suspicious.push(format!("{at}, but tasks of it fail: {error}")),
             }
             for (number, rule) in self.rules_for.iter().enumerate() {
                 let named = rule.task_types.get(task_type).and_then(|(_, place)| *place);
                 if let Some(id) = named.and_then(free) {
-                    slips.push(format!(
+                    suspicious.push(format!(
                         "{at}, which tasks.task-plugins.overrides[{number}] sends to plugin {id:?}; it makes no \
                          Kubernetes objects, and tasks of that project or domain wait for no token"
                     ));
                 }
             }
         }
-        if errors.is_empty() { Ok(slips) } else { Err(RegistryError(errors)) }
+        if errors.is_empty() { Ok(suspicious) } else { Err(RegistryError(errors)) }
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
 
     fn list(rules: RegistryRules, task_type: &str) -> Result<PluginList, RegistryError> {
         let pooled = [("licences".to_owned(), vec![task_type.to_owned()])].into();
-        let plugins = aileron_plugins::builtin(&aileron_plugins::PluginConfigs::default());
+        let plugins = aileron_plugins::builtin().build(&Default::default()).unwrap();
         PluginList::new(&plugins, &RegistryRules { pooled, ..rules })
     }
 
@@ -66,20 +66,28 @@ mod tests {
         let sent = [("spark".to_owned(), "core-sleep".to_owned())];
         let sent_away = RegistryRules { default_for_task_types: sent.clone().into(), ..RegistryRules::default() };
         assert!(list(sent_away, "spark").is_err(), "it counts who serves the type, not who declares it");
-        assert_eq!(list(RegistryRules::default(), "spark").unwrap().slips(), [""; 0]);
-        assert_eq!(list(RegistryRules::default(), "shell").unwrap().slips(), [""; 0], "the default plugin takes it");
+        assert_eq!(list(RegistryRules::default(), "spark").unwrap().suspicious_rules(), [""; 0]);
+        assert_eq!(
+            list(RegistryRules::default(), "shell").unwrap().suspicious_rules(),
+            [""; 0],
+            "the default plugin takes it"
+        );
 
         let rule = RuleFor { project: "p".into(), task_types: sent.into(), ..RuleFor::default() };
         let list = list(RegistryRules { rules_for: vec![rule], ..RegistryRules::default() }, "spark").unwrap();
-        assert!(list.slips()[0].contains("overrides[0] sends to plugin \"core-sleep\""), "{:?}", list.slips());
+        assert!(
+            list.suspicious_rules()[0].contains("overrides[0] sends to plugin \"core-sleep\""),
+            "{:?}",
+            list.suspicious_rules()
+        );
     }
 
     #[test]
     fn what_looks_like_a_slip_is_told() {
         let almost = list(RegistryRules::default(), "sparc").unwrap();
-        assert!(almost.slips()[0].ends_with("did you mean \"spark\"?"), "{:?}", almost.slips());
+        assert!(almost.suspicious_rules()[0].ends_with("did you mean \"spark\"?"), "{:?}", almost.suspicious_rules());
         let strict = RegistryRules { unknown_task_types: UnknownTaskTypes::Fail, ..RegistryRules::default() };
         let nobodys = list(strict, "shell").unwrap();
-        assert!(nobodys.slips()[0].contains("but tasks of it fail"), "{:?}", nobodys.slips());
+        assert!(nobodys.suspicious_rules()[0].contains("but tasks of it fail"), "{:?}", nobodys.suspicious_rules());
     }
 }

@@ -77,7 +77,7 @@ impl RegistryRules {
 }
 
 fn unknown_plugin(plugins: &[PluginDescription], name: &str) -> Option<String> {
-    let ids = || plugins.iter().map(|plugin| plugin.entry.id);
+    let ids = || plugins.iter().map(|plugin| &*plugin.entry.id);
     if ids().any(|id| id.eq_ignore_ascii_case(name.trim())) {
         return None;
     }

@@ -63,7 +63,7 @@ fn check(program: &Program, sources: &Sources) -> Result<(), Failure> {
 /// Checks the rules for plugins and pools against the plugins of the program, as at the start of the executor.
 fn check_plugin_rules(program: &Program, sources: &Sources) -> Result<(), Failure> {
     let config = Config::load(sources).map_err(|errors| Failure::Usage(errors.to_string()))?;
-    for warning in configuration::plugin_list(program, &config)?.slips() {
+    for warning in configuration::plugin_list(program, &config)?.suspicious_rules() {
         output::warn(warning);
     }
     Ok(())

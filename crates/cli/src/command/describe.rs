@@ -39,8 +39,8 @@ async fn describe(program: &Program, arguments: &DescribeArguments) -> Result<()
     };
     let failed = |error| connection.request_failed(&error, "cannot list the objects of the action");
     let pods = objects::pods(client, &object).await.map_err(failed)?;
-    let plugins = program.plugins(&Config::default());
-    let kinds: Vec<_> = plugins.set.k8s().iter().map(|plugin| plugin.kind()).collect();
+    let plugins = program.plugins(&Config::default())?;
+    let kinds: Vec<_> = plugins.k8s().iter().map(|plugin| plugin.kind()).collect();
     let others = objects::of_kinds(client, &object, &kinds).await;
     let mut names = vec![object.name_any()];
     names.extend(pods.iter().map(ResourceExt::name_any));

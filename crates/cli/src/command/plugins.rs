@@ -61,7 +61,7 @@ pub fn run(program: &Program, arguments: &ListArguments, overrides: Vec<(String,
             output::warn(warning);
         }
     }
-    for warning in list.slips() {
+    for warning in list.suspicious_rules() {
         output::warn(warning);
     }
     for plugin in list.plugins() {
@@ -103,7 +103,7 @@ fn as_table(list: &PluginList, served: &ServedKinds, wide: bool) -> String {
 
 fn row(plugin: &PluginDescription, served: &ServedKinds, wide: bool) -> Vec<String> {
     let mut row = vec![
-        plugin.entry.id.to_owned(),
+        plugin.entry.id.to_string(),
         joined(&plugin.serves),
         plugin.kind.as_ref().map_or_else(|| "-".into(), full_name),
         yes_or_no(plugin.is_default).into(),
@@ -142,7 +142,7 @@ fn as_json(list: &PluginList, served: &ServedKinds) -> Value {
             },
         })
     };
-    let warnings = [list.slips(), list.warnings()].concat();
+    let warnings = [list.suspicious_rules(), list.warnings()].concat();
     json!({ "plugins": list.plugins().iter().map(plugin).collect::<Vec<_>>(), "warnings": warnings })
 }
 

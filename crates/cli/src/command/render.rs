@@ -55,7 +55,7 @@ pub fn offline(
         action: task.action,
         template: task.template,
         config: loaded.config.clone(),
-        plugins: program.plugin_factory(),
+        plugins: program.plugin_sources().clone(),
         pod_templates: pod_templates.collect::<Result<_, _>>()?,
         inputs: match &arguments.inputs {
             Some(path) => Some(read_file(path, read::inputs)?),

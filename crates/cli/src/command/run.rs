@@ -72,10 +72,8 @@ async fn execute(program: &Program, arguments: &RunArguments, loaded: Loaded) ->
     // Probes are answered until everything else has stopped. Otherwise the kubelet would kill the process during its stop.
     let stop_endpoints = CancellationToken::new();
     let answering = tokio::spawn(endpoints.run(stop_endpoints.clone()));
-    let plugins = program.plugins(&config);
     let options = RunOptions {
-        plugins: plugins.set,
-        spark_pod_templates: plugins.spark_pod_templates,
+        plugins: program.plugins(&config)?,
         config,
         client,
         namespace: variable("POD_NAMESPACE").unwrap_or_else(|| NAMESPACE.to_owned()),

@@ -73,10 +73,8 @@ impl Executor {
             let endpoints = Endpoints::bind(&config.executor, readiness.clone(), recorded, client.clone()).await?;
             tokio::spawn(endpoints.run(stop.clone()));
         }
-        let plugins = program.plugins(&config);
         let options = RunOptions {
-            plugins: plugins.set,
-            spark_pod_templates: plugins.spark_pod_templates,
+            plugins: program.plugins(&config)?,
             config,
             client,
             namespace: NAMESPACE.to_owned(),

@@ -6,20 +6,17 @@ use serde_json::Value;
 
 use super::super::shape::{Kind, Shape};
 use super::write::{inline, key, needs_list, wrap};
-use super::{defaults, keys};
 
 /// Comments are wrapped at this column.
 const WIDTH: usize = 100;
 
-/// A configuration file with every key, its documentation and its default. Loading it changes nothing.
-#[must_use]
-pub fn example() -> String {
-    let schema = keys();
+/// A configuration file with every key of the schema, its documentation and its default.
+pub(crate) fn example_of(schema: &Value, defaults: &Value) -> String {
     let mut text = String::from(
         "# Every key with its default. Keys that are null are not set.\n\
          # Lists of one-entry maps stand for maps whose keys keep their letter case.\n",
     );
-    group(Shape::of(&schema), &defaults(), 0, &mut text);
+    group(Shape::of(schema), defaults, 0, &mut text);
     text
 }
 

@@ -7,16 +7,12 @@ use serde_json::{Map, Value};
 
 use super::super::shape::{Field, Kind, Shape};
 use super::write::sorted;
-use super::{defaults, keys};
 
-/// The page with every key, its type, its default and its meaning.
-#[must_use]
-pub fn markdown() -> String {
-    let schema = keys();
-    let defaults = defaults();
-    let mut page = Page { homes: homes(Shape::of(&schema), &defaults), text: String::from(INTRODUCTION) };
-    for field in Shape::of(&schema).fields() {
-        page.section(field.name, field.doc, field.shape, default_of(&defaults, field.name));
+/// The page with every key of the schema, its type, its default and its meaning.
+pub(crate) fn markdown_of(schema: &Value, defaults: &Value) -> String {
+    let mut page = Page { homes: homes(Shape::of(schema), defaults), text: String::from(INTRODUCTION) };
+    for field in Shape::of(schema).fields() {
+        page.section(field.name, field.doc, field.shape, default_of(defaults, field.name));
     }
     page.text
 }

@@ -11,8 +11,8 @@ use super::super::error::Origin;
 use super::super::load::Loaded;
 use super::super::shape::{Kind, Shape};
 use super::super::tree::Tree;
+use super::to_value;
 use super::write::{inline, key, needs_list};
-use super::{keys, to_value};
 
 pub use located::located;
 
@@ -32,9 +32,9 @@ const HIDDEN: &str = "<hidden>";
 /// environment variable, flag, or default. Passwords and secret keys are hidden.
 #[must_use]
 pub fn show(loaded: &Loaded, selection: Selection) -> String {
-    let schema = keys();
+    let schema = &loaded.schema;
     let mut view = View { set: &loaded.set, selection, text: String::new() };
-    view.group(Shape::of(&schema), &to_value(&loaded.config), &mut Vec::new());
+    view.group(Shape::of(schema), &to_value(&loaded.config), &mut Vec::new());
     view.text
 }
 

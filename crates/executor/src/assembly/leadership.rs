@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::RunError;
 use crate::cleanup;
-use crate::cleanup::objects::Reaper;
+use crate::cleanup::objects::ObjectCleanup;
 use crate::controller::Controller;
 use crate::lease::{Elector, LeaseConfig};
 use crate::tokens;
@@ -21,7 +21,7 @@ use crate::watch::WatchContext;
 pub(super) struct Work {
     pub(super) watch: WatchContext,
     pub(super) controller: Arc<Controller>,
-    pub(super) object_cleanup: Reaper,
+    pub(super) object_cleanup: ObjectCleanup,
     pub(super) pools: Arc<Pools>,
     /// How often ended actions are deleted, and how long they are kept; `None` if they are kept forever.
     pub(super) action_cleanup: Option<(Duration, SignedDuration)>,

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use aileron_action::plugin_choice::{Served, ServedKinds, missing};
 use aileron_machinery::{AnyResource, ResourceKind};
+use serde_json::Value;
 
 use super::{Place, Versions, version};
 
@@ -13,6 +14,8 @@ use super::{Place, Versions, version};
 pub struct ObjectCache {
     kinds: RwLock<HashMap<ResourceKind, Kind>>,
     served: RwLock<ServedKinds>,
+    /// What plugins read from the definitions of their kinds, by the id of the plugin.
+    definitions: RwLock<HashMap<Arc<str>, Arc<Value>>>,
 }
 
 #[derive(Default)]
@@ -40,7 +43,7 @@ impl ObjectCache {
     }
 
     /// The cluster is known not to serve this kind.
-    pub fn lacks(&self, kind: &ResourceKind) -> bool {
+    pub fn kind_missing(&self, kind: &ResourceKind) -> bool {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
         missing(&served, kind).is_some()
     }
@@ -50,6 +53,20 @@ impl ObjectCache {
         let is_served = served == Served::Yes;
         let mut known = self.served.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(kind.clone(), served) != Some(Served::Yes) && is_served
+    }
+
+    /// What the plugin of this id read from the definition of its kind; nothing without a definition.
+    pub fn definition(&self, plugin: &str) -> Option<Arc<Value>> {
+        self.definitions.read().unwrap_or_else(PoisonError::into_inner).get(plugin).cloned()
+    }
+
+    /// Stores what a plugin read from the definition of its kind.
+    pub(crate) fn set_definition(&self, plugin: Arc<str>, facts: Option<Value>) {
+        let mut definitions = self.definitions.write().unwrap_or_else(PoisonError::into_inner);
+        match facts {
+            Some(facts) => definitions.insert(plugin, Arc::new(facts)),
+            None => definitions.remove(&plugin),
+        };
     }
 
     /// The versions of all objects of a kind, as they were shown last.

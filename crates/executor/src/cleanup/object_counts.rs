@@ -18,7 +18,7 @@ const UNKNOWN_PLUGIN: &str = "unknown";
 struct Group {
     kind: String,
     namespace: String,
-    plugin: &'static str,
+    plugin: Arc<str>,
 }
 
 /// Counts objects.
@@ -52,12 +52,12 @@ impl ObjectCounts {
         }
         for (group, count) in with_zeroes(&mut self.shown, counts) {
             let Group { kind, namespace, plugin } = group;
-            metrics::gauge!("aileron_objects", "kind" => kind, "namespace" => namespace, "plugin" => plugin)
+            metrics::gauge!("aileron_objects", "kind" => kind, "namespace" => namespace, "plugin" => plugin.to_string())
                 .set(count as f64);
         }
     }
 
-    fn plugin(&self, kind: &ResourceKind, metadata: &ObjectMeta) -> &'static str {
+    fn plugin(&self, kind: &ResourceKind, metadata: &ObjectMeta) -> Arc<str> {
         let action = self.caches.actions.actions_of(metadata).iter().find_map(|key| self.caches.actions.get(key));
         if let Some((plugin, _)) = action.and_then(|action| self.registry.resolve(&action.object.spec).ok()) {
             return plugin.entry().id;
@@ -65,8 +65,8 @@ impl ObjectCounts {
         let enabled = self.registry.plugins().iter().filter(|plugin| plugin.enabled);
         let mut makers = enabled.filter(|plugin| plugin.kind.as_ref() == Some(kind));
         match (makers.next(), makers.next()) {
-            (Some(only), None) => only.entry.id,
-            _ => UNKNOWN_PLUGIN,
+            (Some(only), None) => Arc::clone(&only.entry.id),
+            _ => UNKNOWN_PLUGIN.into(),
         }
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn group(namespace: &str) -> Group {
-        Group { kind: "Pod".into(), namespace: namespace.into(), plugin: "container" }
+        Group { kind: "Pod".into(), namespace: namespace.into(), plugin: "container".into() }
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Deleting what ended attempts leave behind while their actions stay: never, always, or after success, and not before
-//! some time has passed.
+//! Deletes the objects of ended attempts while their actions stay: never, always, or after success, and not before a
+//! configured time has passed.
 //!
-//! A pod of which containers run on although its action has ended goes in any case: a log shipper that a pod template
-//! put beside the task would hold its node for ever.
+//! A pod whose side containers go on running although its action has ended is deleted in any case: a log shipper that a
+//! pod template added to the task would occupy its node for ever.
 //!
-//! What is to go is read from the watch caches and from the actions themselves, so nothing has to be remembered over a
-//! restart, and no action waits for it.
+//! Which objects are deleted follows from the watch caches and from the actions themselves. So nothing has to be stored
+//! over a restart, and no action waits for a deletion.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use aileron_action::TaskAction;
 use aileron_action::conditions::condition;
 use aileron_action::object_identity::FINALIZER;
 use aileron_kubekit::ApiError;
-use aileron_machinery::ActionKey;
+use aileron_machinery::clock::Clock;
 use aileron_machinery::config::{DeleteFinished, K8sConfig};
-use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
+use aileron_machinery::{ActionKey, AnyResource, ObjectPlugin, ResourceKind};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ObjectMeta};
@@ -29,11 +29,11 @@ use crate::caches::pods::PodCache;
 use crate::cluster::Objects;
 use crate::cluster::kube::requests::api_error;
 
-/// How often the caches are looked through. It costs no request, and nobody waits for an object to go.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How often the caches are searched for objects to delete. The search costs no request, and no task waits for it.
+const SEARCH_EVERY: Duration = Duration::from_secs(2);
 
-/// How long containers beside the task's own may go on after its end: time for what they hold to be sent.
-const LINGER: SignedDuration = SignedDuration::from_secs(10);
+/// How long side containers may go on after the end of the task: time to send the logs that they hold.
+const SIDE_CONTAINER_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// `plugins.k8s.delete-finished` and `delete-finished-after`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,63 +70,65 @@ enum Asked {
     Gone,
 }
 
-/// What is to happen to an object whose action is no longer at work.
+/// What happens to an object whose action has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It stays.
+pub enum CleanupDecision {
+    /// The object stays.
     Keep,
-    /// That depends on how its action ended.
-    AskAction,
-    /// It goes at this moment.
+    /// The decision depends on how the action ended, which must be read first.
+    ReadAction,
+    /// The object is deleted at this time.
     DeleteAt(Timestamp),
 }
 
-/// Judges a pod of which containers still run by the end of its action, if that is known.
+/// Decides about a pod whose side containers still run, by the end of its action if that is known.
 ///
 /// # Differs from upstream
 ///
 /// Upstream leaves such a pod alone: its other containers run until the action is deleted.
-pub fn judge_running(ending: Option<Ending>) -> Verdict {
-    let Some(ending) = ending else { return Verdict::AskAction };
-    ending.at.checked_add(LINGER).map_or(Verdict::Keep, Verdict::DeleteAt)
+pub fn decide_running(ending: Option<Ending>) -> CleanupDecision {
+    let Some(ending) = ending else { return CleanupDecision::ReadAction };
+    ending.at.checked_add(SIDE_CONTAINER_GRACE).map_or(CleanupDecision::Keep, CleanupDecision::DeleteAt)
 }
 
-/// Judges an object by its own end, if it tells one, or by the end of its action, if that is known.
-pub fn judge(policy: Policy, completed_at: Option<Timestamp>, ending: Option<Ending>) -> Verdict {
-    let after = |end: Timestamp| end.checked_add(policy.after).map_or(Verdict::Keep, Verdict::DeleteAt);
+/// Decides about an object by its own end, if it has a known one, or by the end of its action, if that is known.
+pub fn decide(policy: Policy, completed_at: Option<Timestamp>, ending: Option<Ending>) -> CleanupDecision {
+    let after = |end: Timestamp| end.checked_add(policy.after).map_or(CleanupDecision::Keep, CleanupDecision::DeleteAt);
     match (policy.which, ending, completed_at) {
-        (DeleteFinished::Never, ..) => Verdict::Keep,
+        (DeleteFinished::Never, ..) => CleanupDecision::Keep,
         (_, Some(ending), _) if ending.succeeded || policy.which == DeleteFinished::Always => after(ending.at),
-        (_, Some(_), _) => Verdict::Keep,
+        (_, Some(_), _) => CleanupDecision::Keep,
         // An object that has ended, of an action that is not at work: how it ended does not matter.
         (DeleteFinished::Always, None, Some(end)) => after(end),
-        (_, None, _) => Verdict::AskAction,
+        (_, None, _) => CleanupDecision::ReadAction,
     }
 }
 
-/// Deletes what the policy says.
-pub struct Reaper {
-    /// To ask how an action ended.
+/// Deletes the objects that the policy names.
+pub struct ObjectCleanup {
+    /// Reads how an action ended.
     pub client: kube::Client,
-    /// To delete with.
+    /// Deletes objects.
     pub objects: Arc<dyn Objects>,
-    /// The pods there are.
+    /// The pods in the cluster.
     pub pods: Arc<PodCache>,
-    /// The other objects there are.
+    /// The other objects in the cluster.
     pub others: Arc<ObjectCache>,
-    /// The actions that are still at work.
+    /// The actions that have not ended.
     pub memory: Arc<ActionStore>,
-    /// Whose objects may go.
-    pub plugins: Vec<Arc<dyn AnyK8sPlugin>>,
-    /// When.
+    /// The plugins whose objects may be deleted.
+    pub plugins: Vec<Arc<dyn ObjectPlugin>>,
+    /// Which objects are deleted, and when.
     pub policy: Policy,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
 }
 
 type Uid = String;
 
 /// An object of ours whose action is no longer at work.
 struct LeftBehind<'a> {
-    plugin: &'a dyn AnyK8sPlugin,
+    plugin: &'a dyn ObjectPlugin,
     object: Arc<dyn AnyResource>,
     action: ActionKey,
     /// It is a pod, and containers of it run.
@@ -134,42 +136,41 @@ struct LeftBehind<'a> {
 }
 
 impl LeftBehind<'_> {
-    fn judge(&self, policy: Policy, ending: Option<Ending>) -> Verdict {
+    async fn decide(&self, policy: Policy, ending: Option<Ending>) -> CleanupDecision {
         if self.runs {
-            return judge_running(ending);
+            return decide_running(ending);
         }
-        let completed_at = self.plugin.completed_at(self.object.as_ref()).ok().flatten();
-        let has_ended = self.plugin.is_terminal(self.object.as_ref()).unwrap_or_default();
-        judge(policy, completed_at.filter(|_| has_ended), ending)
+        let ended = self.plugin.ended(self.object.as_ref()).await.ok().flatten();
+        decide(policy, ended.and_then(|ended| ended.at), ending)
     }
 }
 
-impl Reaper {
-    /// Looks and deletes until cancelled.
+impl ObjectCleanup {
+    /// Searches and deletes until cancelled.
     pub async fn run(&self, cancel: CancellationToken) {
         // How actions ended, by the object that asked; none for an action that is not there.
         let mut known: HashMap<Uid, Option<Ending>> = HashMap::new();
-        while cancel.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
-            if cancel.run_until_cancelled(self.look(&mut known)).await.is_none() {
+        while cancel.run_until_cancelled(tokio::time::sleep(SEARCH_EVERY)).await.is_some() {
+            if cancel.run_until_cancelled(self.search(&mut known)).await.is_none() {
                 return;
             }
         }
     }
 
-    async fn look(&self, known: &mut HashMap<Uid, Option<Ending>>) {
+    async fn search(&self, known: &mut HashMap<Uid, Option<Ending>>) {
         let found = self.left_behind();
         let there: HashSet<_> = found.iter().filter_map(|left| left.object.metadata().uid.as_ref()).collect();
         known.retain(|uid, _| there.contains(uid));
-        let now = Timestamp::now();
+        let now = self.clock.now();
         for left in &found {
             let metadata = left.object.metadata();
             let uid = metadata.uid.clone().unwrap_or_default();
-            let mut verdict = left.judge(self.policy, known.get(&uid).copied().flatten());
-            if verdict == Verdict::AskAction && !known.contains_key(&uid) {
+            let mut decision = left.decide(self.policy, known.get(&uid).copied().flatten()).await;
+            if decision == CleanupDecision::ReadAction && !known.contains_key(&uid) {
                 match self.ending(&left.action, metadata).await {
                     Ok(Asked::Ended(ending)) => {
                         known.insert(uid, Some(ending));
-                        verdict = left.judge(self.policy, Some(ending));
+                        decision = left.decide(self.policy, Some(ending)).await;
                     }
                     Ok(Asked::Gone) => {
                         known.insert(uid, None);
@@ -178,7 +179,7 @@ impl Reaper {
                     Err(error) => tracing::debug!(%error, "an ended action cannot be asked for; trying again later"),
                 }
             }
-            if matches!(verdict, Verdict::DeleteAt(at) if at <= now) {
+            if matches!(decision, CleanupDecision::DeleteAt(at) if at <= now) {
                 self.delete(&left.plugin.kind(), left.object.as_ref()).await;
             }
         }
@@ -263,21 +264,25 @@ mod tests {
         let policy = |which| Policy { which, after: SignedDuration::from_secs(60) };
         let (well, badly) = (Ending { succeeded: true, at: at(100) }, Ending { succeeded: false, at: at(100) });
         let never = policy(DeleteFinished::Never);
-        assert_eq!(judge(never, Some(at(90)), Some(well)), Verdict::Keep);
+        assert_eq!(decide(never, Some(at(90)), Some(well)), CleanupDecision::Keep);
         let on_success = policy(DeleteFinished::OnSuccess);
-        assert_eq!(judge(on_success, Some(at(90)), None), Verdict::AskAction, "a pod may end well and its task badly");
-        assert_eq!(judge(on_success, Some(at(90)), Some(well)), Verdict::DeleteAt(at(160)));
-        assert_eq!(judge(on_success, Some(at(90)), Some(badly)), Verdict::Keep);
+        assert_eq!(
+            decide(on_success, Some(at(90)), None),
+            CleanupDecision::ReadAction,
+            "a pod may end well and its task badly"
+        );
+        assert_eq!(decide(on_success, Some(at(90)), Some(well)), CleanupDecision::DeleteAt(at(160)));
+        assert_eq!(decide(on_success, Some(at(90)), Some(badly)), CleanupDecision::Keep);
         let always = policy(DeleteFinished::Always);
-        assert_eq!(judge(always, Some(at(90)), None), Verdict::DeleteAt(at(150)));
-        assert_eq!(judge(always, None, None), Verdict::AskAction, "it may still be at work");
-        assert_eq!(judge(always, None, Some(badly)), Verdict::DeleteAt(at(160)));
+        assert_eq!(decide(always, Some(at(90)), None), CleanupDecision::DeleteAt(at(150)));
+        assert_eq!(decide(always, None, None), CleanupDecision::ReadAction, "it may still be at work");
+        assert_eq!(decide(always, None, Some(badly)), CleanupDecision::DeleteAt(at(160)));
     }
 
     #[test]
     fn what_runs_on_after_its_task_goes_whatever_the_policy() {
-        assert_eq!(judge_running(None), Verdict::AskAction, "its action may still be at work");
+        assert_eq!(decide_running(None), CleanupDecision::ReadAction, "its action may still be at work");
         let ending = Ending { succeeded: true, at: at(100) };
-        assert_eq!(judge_running(Some(ending)), Verdict::DeleteAt(at(100) + LINGER));
+        assert_eq!(decide_running(Some(ending)), CleanupDecision::DeleteAt(at(100) + SIDE_CONTAINER_GRACE));
     }
 }

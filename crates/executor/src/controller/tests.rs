@@ -2,10 +2,11 @@
 
 use aileron_action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionSpec};
 use aileron_admission::gate::Gate;
+use aileron_admission::waker::NoWaker;
 use aileron_idl::flyteidl2::workflow::{ActionEvent, ConditionAction};
 use aileron_kubekit::ApiError;
 use aileron_machinery::clock::SystemClock;
-use aileron_machinery::{Platform, PluginSet};
+use aileron_machinery::{NoServices, Platform, PluginSet};
 use async_trait::async_trait;
 use k8s_openapi::ByteString;
 use kube::api::ObjectMeta;
@@ -18,8 +19,9 @@ use crate::caches::Caches;
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::objects::KubeObjects;
 use crate::cluster::{Actions, Objects, WriteSlot};
+use crate::manager::ManagerBackends;
 use crate::reconcile::Settings;
-use crate::registry::{Registry, RegistryRules};
+use crate::registry::{Backends, Registry, RegistryRules};
 use crate::services::events::{EventError, EventSink};
 use crate::storage::{BlobStore, MemoryStore};
 
@@ -65,8 +67,15 @@ fn controller(memory: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
     let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer, Caches::new("flyte")));
     let store: Arc<dyn BlobStore> = Arc::new(MemoryStore::new());
     let rules = RegistryRules::default();
-    let registry =
-        Registry::new(&PluginSet::new(), &rules, &objects, &store, &Arc::new(Gate::default()), None).unwrap();
+    let manager = ManagerBackends {
+        objects: Arc::clone(&objects),
+        store: Arc::clone(&store),
+        gate: Arc::new(Gate::default()),
+        tokens: None,
+        clock: Arc::new(SystemClock),
+    };
+    let backends = Backends { manager, secrets: Arc::new(NoServices), waker: Arc::new(NoWaker) };
+    let registry = Registry::new(&PluginSet::new(), &rules, &backends).unwrap();
     let actions: Arc<dyn Actions> = Arc::new(InMemory(Arc::clone(memory)));
     let statuses = StatusWriter::new(Arc::clone(&actions), Arc::new(Nowhere), Arc::new(SystemClock), "");
     let statuses = Arc::new(statuses.holding_in(Arc::clone(memory) as _));

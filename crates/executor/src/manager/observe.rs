@@ -1,197 +1,148 @@
-//! Reading the object of an attempt.
+//! Reading the object of an attempt: this file does the I/O, [`decide`] says what was seen means.
 
-use aileron_action::object_identity::{Claim, object_name};
+mod decide;
+
+use std::sync::Arc;
+
+use aileron_action::object_identity::Ownership;
 use aileron_action::pending;
+use aileron_idl::flyteidl2::core::ErrorDocument;
 use aileron_kubekit::ApiError;
-use aileron_machinery::{
-    AnyResource, ExecutionError, PhaseContext, PhaseInfo, PluginError, ReasonInfo, TaskContext, TaskInfo,
-};
-use jiff::Timestamp;
+use aileron_machinery::{AnyResource, Needs, ObjectRef, PhaseContext, PhaseInfo, PluginError, TaskContext};
 
+use self::decide::{Observation, Reading};
 use super::PluginManager;
-use super::state::{prior, with_phase};
+use super::round::Round;
+use super::version::assign_version;
 use crate::cluster::Observed;
-use crate::manager::gob::{ManagerPhase, PluginState};
+use crate::manager::gob::PluginState;
 use crate::storage::outputs::{TaskResult, read_error_document, read_result};
-
-/// A phase and what to remember of it.
-pub(super) struct Seen {
-    pub(super) phase: PhaseInfo,
-    /// When time alone may change it.
-    pub(super) due: Option<Timestamp>,
-    pub(super) state: PluginState,
-}
+pub(super) use decide::Seen;
 
 impl PluginManager {
-    /// Looks at the object; `None` if there is nothing to see yet.
-    pub(super) async fn observe(&self, task: &TaskContext, before: &PluginState) -> Result<Option<Seen>, PluginError> {
-        // A kind that is being removed may still show its objects; they go with it.
-        if self.objects.lacks(&self.plugin.kind()) {
-            return Ok(Some(self.without_kind(task, before)));
+    /// Reads the object and says what that means; nothing if there is nothing to see yet.
+    pub(super) async fn observe(
+        &self,
+        task: &TaskContext,
+        round: &Round,
+        before: &PluginState,
+    ) -> Result<Option<Seen>, PluginError> {
+        let observation = self.look_at_object(task, round, before).await?;
+        let Some(mut seen) = decide::decide(round, before, observation) else { return Ok(None) };
+        seen.phase = self.with_pending(task, round, seen.phase);
+        Ok(Some(seen))
+    }
+
+    async fn look_at_object(
+        &self,
+        task: &TaskContext,
+        round: &Round,
+        before: &PluginState,
+    ) -> Result<Observation, PluginError> {
+        // The watch cache may still show objects of a kind that is being removed; the API server deletes them.
+        if self.objects.kind_missing(&round.object.kind) {
+            return Ok(Observation::KindMissing);
         }
-        let properties = self.plugin.properties();
-        let name = object_name(task, &properties);
-        let namespace = task.metadata.namespace.as_str();
-        let missing = match self.observe_own(&Claim::of(task, &properties, true), namespace, &name).await {
-            Ok(Observed::NotYetVisible) => return Ok(None),
+        let ownership = Ownership::of(task, &self.plugin.properties(), true);
+        let missing = match self.observe_own(&ownership, &round.object).await {
+            Ok(Observed::NotYetVisible) => return Ok(Observation::NotYetVisible),
             Ok(Observed::Present(object)) => {
-                let (phase, due) = self.read(task, before, object.as_ref()).await?;
-                let (phase, state) = self.with_events(before, phase, namespace, &name);
-                let phase = self.with_pending(task, phase, namespace, &name);
-                return Ok(Some(Seen { phase, due, state }));
+                return self.read(task, round, before, object.as_ref()).await.map(Observation::Read);
             }
             Ok(Observed::Absent(error)) => error,
             Err(error) if error.is_not_found() || error.is_gone() || error.is_expired() => error,
             Err(error) => return Err(PluginError::uncoded(error.message)),
         };
-        if missing.is_kind_not_served() {
-            return Ok(Some(self.without_kind(task, before)));
-        }
-        let phase = lost(task, &name, &missing);
-        Ok(Some(Seen { state: with_phase(before, &phase), phase, due: None }))
+        Ok(if missing.is_kind_not_served() { Observation::KindMissing } else { Observation::Lost(missing) })
     }
 
-    /// Looks at an object. One that is not the attempt's counts as none.
+    /// Reads an object. One that does not belong to the attempt counts as absent.
     ///
     /// # Differs from upstream
     ///
     /// Upstream reads the phase of a task from any object of the right name.
     pub(super) async fn observe_own(
         &self,
-        claim: &Claim<'_>,
-        namespace: &str,
-        name: &str,
+        ownership: &Ownership<'_>,
+        object: &ObjectRef,
     ) -> Result<Observed, ApiError> {
         let plugin = self.plugin.as_ref();
+        let (namespace, name) = (object.namespace.as_str(), object.name.as_str());
         let observed = self.objects.observe(plugin, namespace, name).await?;
-        let Observed::Present(object) = &observed else { return Ok(observed) };
-        if claim.covers(object.metadata()) {
+        let Observed::Present(found) = &observed else { return Ok(observed) };
+        if ownership.covers(found.metadata()) {
             return Ok(observed);
         }
-        // The cache may be behind, and an object that counts as lost costs the platform a failure.
-        match self.objects.look(plugin, namespace, name).await {
-            Ok(object) if claim.covers(object.metadata()) => Ok(Observed::Present(object)),
-            Ok(_) => Ok(Observed::Absent(ApiError::somebody_elses(&plugin.kind().kind, namespace, name))),
+        // The watch cache may be behind, and an object that counts as lost costs the platform a failure.
+        match self.objects.get_live(plugin, namespace, name).await {
+            Ok(found) if ownership.covers(found.metadata()) => Ok(Observed::Present(found)),
+            Ok(_) => Ok(Observed::Absent(ApiError::owned_by_other(&object.kind.kind, namespace, name))),
             Err(error) if error.is_not_found() => Ok(Observed::Absent(error)),
             Err(error) => Err(error),
         }
     }
 
-    /// With its kind the object went, too; it is made anew when the kind is back.
-    fn without_kind(&self, task: &TaskContext, before: &PluginState) -> Seen {
-        let phase = self.wait_for_kind(task, before);
-        let state = PluginState { phase: ManagerPhase::NotStarted, ..with_phase(before, &phase) };
-        Seen { phase, due: None, state }
-    }
-
-    /// The phase that an object stands for.
+    /// Lets the plugin read the object, with everything that the plugin needs.
     async fn read(
         &self,
         task: &TaskContext,
+        round: &Round,
         before: &PluginState,
         object: &dyn AnyResource,
-    ) -> Result<(PhaseInfo, Option<Timestamp>), PluginError> {
-        let prior = prior(before);
-        let needs = self.plugin.needs(task);
+    ) -> Result<Reading, PluginError> {
+        let needs = self.plugin.needs(task).await?;
         let pods = if needs.pods { self.objects.pods_of(&task.metadata) } else { Vec::new() };
-        let document = if self.plugin.reads_error_document(object)? {
-            let document = read_error_document(self.store.as_ref(), &task.paths.error_path()).await;
-            document.map_err(|error| PluginError::uncoded(error.to_string()))?
-        } else {
-            None
-        };
-        let cx = PhaseContext { task, prior: &prior, pods: &pods, error_document: document.as_ref() };
-        let mut phase = self.plugin.phase(&cx, object)?;
-        if phase.phase() == prior.phase && phase.version() < prior.version {
-            phase = phase.with_version(prior.version);
-        }
-        if phase.phase().is_success() {
-            return Ok((self.confirm(task, phase).await?, None));
-        }
-        if !phase.phase().is_terminal() && object.metadata().deletion_timestamp.is_some() {
-            let place = place(task, object.metadata().name.as_deref().unwrap_or_default());
-            let message = format!("object [{place}] terminated unexpectedly in the background");
-            let error = ExecutionError::system("UnexpectedObjectDeletion", message);
-            return Ok((PhaseInfo::retryable_failure(error, TaskInfo::at(task.now)), None));
-        }
-        let due = if phase.phase().is_terminal() { None } else { self.plugin.due(&cx, object)? };
-        Ok((phase, due))
+        let document = self.error_document(task, needs, object).await?;
+        let task = self.with_definition(task);
+        let cx = PhaseContext::new(&task, &round.prior).with_pods(&pods).with_error_document(document.as_ref());
+        let phase = assign_version(self.plugin.phase(&cx, object).await?, &round.prior);
+        let result = if phase.phase().is_success() { Some(self.task_result(&task).await?) } else { None };
+        let events = self.objects.events_since(
+            &round.object.kind,
+            &round.object.namespace,
+            &round.object.name,
+            before.last_event_update,
+            before.last_event_recorded_at,
+        );
+        let being_deleted = object.metadata().deletion_timestamp.is_some();
+        Ok(Reading { phase, being_deleted, result, events })
     }
 
-    /// Success is success only when the task left no error document.
-    async fn confirm(&self, task: &TaskContext, phase: PhaseInfo) -> Result<PhaseInfo, PluginError> {
+    /// The error document of a failed object, for a plugin that needs it.
+    async fn error_document(
+        &self,
+        task: &TaskContext,
+        needs: Needs,
+        object: &dyn AnyResource,
+    ) -> Result<Option<ErrorDocument>, PluginError> {
+        if !needs.error_document || !self.plugin.ended(object).await?.is_some_and(|ended| ended.failed) {
+            return Ok(None);
+        }
+        let document = read_error_document(self.store.as_ref(), &task.paths.error_path()).await;
+        document.map_err(|error| PluginError::uncoded(error.to_string()))
+    }
+
+    /// What a task whose object succeeded left in storage.
+    async fn task_result(&self, task: &TaskContext) -> Result<TaskResult, PluginError> {
         let outputs = task.template.interface.as_ref().and_then(|interface| interface.outputs.as_ref());
         let declares_outputs = outputs.is_some_and(|outputs| !outputs.variables.is_empty());
         let paths = &task.paths;
-        let result =
-            read_result(self.store.as_ref(), &paths.output_path(), &paths.error_path(), declares_outputs).await;
-        let (recoverable, error) = match result.map_err(|error| PluginError::uncoded(error.to_string()))? {
-            TaskResult::Succeeded => return Ok(phase),
-            TaskResult::Error { recoverable, error } => (recoverable, reported(&error)),
-        };
-        let info = phase.into_info().unwrap_or_else(|| TaskInfo::at(task.now));
-        Ok(if recoverable {
-            PhaseInfo::retryable_failure(error, info)
-        } else {
-            PhaseInfo::permanent_failure(error, info)
-        })
+        read_result(self.store.as_ref(), &paths.output_path(), &paths.error_path(), declares_outputs)
+            .await
+            .map_err(|error| PluginError::uncoded(error.to_string()))
     }
 
-    /// Adds what the attempt waits for, if it waits.
-    fn with_pending(&self, task: &TaskContext, phase: PhaseInfo, namespace: &str, name: &str) -> PhaseInfo {
+    /// Adds what the attempt waits for, if it waits. Pods and events come from the watch caches.
+    fn with_pending(&self, task: &TaskContext, round: &Round, phase: PhaseInfo) -> PhaseInfo {
         if phase.pending().is_some() || pending::explain(&phase, &[], &[]).is_none() {
             return phase;
         }
-        let pods = self.objects.pods_of(&task.metadata);
-        let events = self.objects.events_since(&self.plugin.kind(), namespace, name, None, None);
+        let pods: Vec<Arc<_>> = self.objects.pods_of(&task.metadata);
+        let ObjectRef { kind, namespace, name } = &round.object;
+        let events = self.objects.events_since(kind, namespace, name, None, None);
         match pending::explain(&phase, &pods, &events) {
             Some(pending) => phase.with_pending(pending),
             None => phase,
         }
     }
-
-    /// Adds what Kubernetes recorded since the last round.
-    fn with_events(
-        &self,
-        before: &PluginState,
-        mut phase: PhaseInfo,
-        namespace: &str,
-        name: &str,
-    ) -> (PhaseInfo, PluginState) {
-        let prior = prior(before);
-        let events = self.objects.events_since(
-            &self.plugin.kind(),
-            namespace,
-            name,
-            before.last_event_update,
-            before.last_event_recorded_at,
-        );
-        let (Some(last), Some(info)) = (events.last().cloned(), phase.info_mut()) else {
-            let state = with_phase(before, &phase);
-            return (phase, state);
-        };
-        info.additional_reasons.extend(
-            events.into_iter().map(|event| ReasonInfo { reason: event.message, occurred_at: Some(event.created_at) }),
-        );
-        if phase.phase() == prior.phase && phase.version() <= prior.version {
-            phase = phase.with_version(prior.version.saturating_add(1));
-        }
-        let mut state = with_phase(before, &phase);
-        state.last_event_update = Some(last.created_at);
-        state.last_event_recorded_at = Some(last.recorded_at);
-        (phase, state)
-    }
-}
-
-fn reported(error: &aileron_idl::flyteidl2::core::ExecutionError) -> ExecutionError {
-    ExecutionError::from(error)
-}
-
-fn lost(task: &TaskContext, name: &str, error: &ApiError) -> PhaseInfo {
-    let message = format!("resource not found, name [{}]. reason: {}", place(task, name), error.message);
-    PhaseInfo::retryable_failure(ExecutionError::system("ResourceDeletedExternally", message), TaskInfo::at(task.now))
-}
-
-fn place(task: &TaskContext, name: &str) -> String {
-    format!("{}/{name}", task.metadata.namespace)
 }

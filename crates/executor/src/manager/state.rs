@@ -1,4 +1,4 @@
-//! What the manager remembers between rounds, in the Go executor's encoding.
+//! What the manager stores between rounds, in the Go executor's encoding.
 
 use aileron_machinery::{ObservedPhase, Phase, PhaseInfo, StateWrite, StoredState};
 
@@ -7,7 +7,7 @@ use crate::manager::gob::{self, GobError, K8sPluginState, PluginState};
 /// The version that the Go executor writes; both read only this one.
 const VERSION: u8 = 1;
 
-/// The remembered state; nothing remembered reads as "not started".
+/// The stored state; nothing stored reads as "not started".
 pub fn read(stored: &StoredState) -> Result<PluginState, GobError> {
     if stored.bytes.is_empty() { Ok(PluginState::default()) } else { gob::decode(&stored.bytes) }
 }

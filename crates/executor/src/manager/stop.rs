@@ -1,60 +1,37 @@
-//! Ending an attempt: stopping its object, and letting go of it.
+//! Ending an attempt: stopping its object and releasing it. This file does the I/O, [`plan`] says what to do.
 
-use aileron_action::object_identity::{Claim, FINALIZER, complete, object_name};
+mod plan;
+
+use aileron_action::object_identity::{FINALIZER, Ownership, object_ref};
 use aileron_kubekit::ApiError;
-use aileron_machinery::{AbortBehavior, AnyResource, PluginError, TaskContext};
+use aileron_machinery::{PluginError, TaskContext};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use self::plan::{StopPlan, StopRequest, plan_release, plan_stop};
 use super::PluginManager;
 use crate::cluster::Observed;
 
 impl PluginManager {
-    /// Stops the attempt's object in the way its plugin wants. An object that is not there is stopped.
+    /// Stops the attempt's object in the way its plugin wants. An object that does not exist counts as stopped.
     ///
     /// # Differs from upstream
     ///
-    /// An object of that name which is not the attempt's is left alone; upstream deletes by name.
+    /// An object of that name which does not belong to the attempt is left alone; upstream deletes by name.
     pub(super) async fn stop(&self, task: &TaskContext, started: bool) -> Result<(), PluginError> {
         let properties = self.plugin.properties();
-        let claim = Claim::of(task, &properties, started);
-        let mut identity = self.plugin.identity()?;
-        complete(task, &properties, identity.as_mut());
-        let name = object_name(task, &properties);
-        let kind = self.plugin.kind();
-        let namespace = task.metadata.namespace.as_str();
-        let place = |instead: &Option<Box<dyn AnyResource>>| {
-            let meta = instead.as_ref().map(|object| object.metadata());
-            (
-                meta.and_then(|meta| meta.namespace.clone()).unwrap_or_else(|| namespace.to_owned()),
-                meta.and_then(|meta| meta.name.clone()).unwrap_or_else(|| name.clone()),
-            )
-        };
-        // Another object that the plugin names is the plugin's affair.
-        let is_meant = |target: &str| {
-            let by_claim = target == name;
-            move |found: &ObjectMeta| !by_claim || claim.covers(found)
-        };
-        let result = match self.plugin.on_abort(task, identity.as_ref())? {
-            AbortBehavior::Delete { instead } => {
-                let (namespace, name) = place(&instead);
-                self.objects.delete(&kind, &namespace, &name, &is_meant(&name)).await
-            }
-            AbortBehavior::Patch { patch, instead, delete_on_error } => {
-                let (namespace, name) = place(&instead);
-                let is_meant = is_meant(&name);
-                match self.objects.patch(&kind, &namespace, &name, patch, &is_meant).await {
-                    Err(_) if delete_on_error => self.objects.delete(&kind, &namespace, &name, &is_meant).await,
-                    result => result,
-                }
-            }
-            AbortBehavior::Update { object, delete_on_error } => {
-                let (namespace, name) = {
-                    let meta = object.metadata();
-                    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
-                };
-                let is_meant = is_meant(&name);
-                match self.objects.update(&kind, object, &is_meant).await {
-                    Err(_) if delete_on_error => self.objects.delete(&kind, &namespace, &name, &is_meant).await,
+        let own = object_ref(task, self.plugin.kind(), &properties);
+        let behavior = self.plugin.on_abort(self.with_definition(task).as_ref(), &own).await?;
+        let StopPlan { target, is_own, request } = plan_stop(&own, behavior);
+        let ownership = Ownership::of(task, &properties, started);
+        let check = |found: &ObjectMeta| !is_own || ownership.covers(found);
+        let (kind, namespace, name) = (&target.kind, target.namespace.as_str(), target.name.as_str());
+        let result = match request {
+            StopRequest::Delete => self.objects.delete(kind, namespace, name, &check).await,
+            StopRequest::Patch { patch, delete_on_error } => {
+                match self.objects.patch(kind, namespace, name, patch, &check).await {
+                    Err(error) if delete_on_error && !is_missing(&error) => {
+                        self.objects.delete(kind, namespace, name, &check).await
+                    }
                     result => result,
                 }
             }
@@ -62,7 +39,7 @@ impl PluginManager {
         unless_missing(result)
     }
 
-    /// Lets go of the attempt's object: our finalizer off, and the object away if so configured.
+    /// Releases the attempt's object: removes our finalizer, and deletes the object if so configured.
     ///
     /// # Differs from upstream
     ///
@@ -70,24 +47,23 @@ impl PluginManager {
     /// list with an update, of whatever has the name.
     pub(super) async fn release(&self, task: &TaskContext, started: bool) -> Result<(), PluginError> {
         let properties = self.plugin.properties();
-        let claim = Claim::of(task, &properties, started);
-        let name = object_name(task, &properties);
-        let kind = self.plugin.kind();
-        let namespace = task.metadata.namespace.as_str();
-        let object = match self.observe_own(&claim, namespace, &name).await {
+        let ownership = Ownership::of(task, &properties, started);
+        let own = object_ref(task, self.plugin.kind(), &properties);
+        let object = match self.observe_own(&ownership, &own).await {
             Ok(Observed::Present(object)) => object,
             Ok(_) => return Ok(()),
             Err(error) => return unless_missing(Err(error)),
         };
-        let finalizers = object.metadata().finalizers.as_deref().unwrap_or_default();
-        if finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
-            match self.objects.remove_finalizer(&kind, object.as_ref(), FINALIZER).await {
+        let plan = plan_release(object.metadata(), &properties, &task.platform.k8s);
+        if plan.remove_finalizer {
+            match self.objects.remove_finalizer(&own.kind, object.as_ref(), FINALIZER).await {
                 Err(error) if is_missing(&error) => return Ok(()),
                 result => result.map_err(|error| PluginError::uncoded(error.message))?,
             }
         }
-        if task.platform.k8s.delete_resource_on_finalize && !properties.disable_delete_on_finalize {
-            return unless_missing(self.objects.delete(&kind, namespace, &name, &|found| claim.covers(found)).await);
+        if plan.delete {
+            let check = |found: &ObjectMeta| ownership.covers(found);
+            return unless_missing(self.objects.delete(&own.kind, &own.namespace, &own.name, &check).await);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use aileron_action::metadata::MetadataError;
 use aileron_action::{Action, TaskActionStatus};
 use aileron_machinery::{CorePlugin, CoreRequest, PluginError, TaskContext};
 
-use super::plugin_call::{StoredInputs, guarded, stored_state};
+use super::plugin_call::{guarded, stored_state};
 use super::{ReconcileError, Reconciler, Wake, has_finalizer};
 use crate::registry::NoPlugin;
 
@@ -81,8 +81,7 @@ impl Reconciler {
 
     async fn stop(&self, action: &Action, plugin: &dyn CorePlugin, task: &TaskContext) -> Result<(), PluginError> {
         let state = stored_state(&action.status());
-        let data = StoredInputs { store: self.store.as_ref(), task };
-        let request = CoreRequest { task, state: &state, running_since: None, data: &data };
+        let request = CoreRequest::new(task, &state);
         guarded(plugin.abort(&request)).await?;
         guarded(plugin.finalize(&request)).await
     }
@@ -124,20 +123,19 @@ mod tests {
 
     use aileron_action::TaskAction;
     use aileron_action::metadata::output_prefix;
-    use aileron_machinery::{PhaseInfo, Platform, TaskInfo};
+    use aileron_machinery::{PhaseInfo, Platform, TaskInfo, TaskMetadata, TaskPaths};
     use jiff::Timestamp;
 
     use super::*;
 
     fn task() -> TaskContext {
-        TaskContext {
-            template: Arc::default(),
-            metadata: Arc::default(),
-            paths: Arc::default(),
-            inputs: None,
-            platform: Platform::default(),
-            now: Timestamp::UNIX_EPOCH,
-        }
+        TaskContext::new(
+            Arc::default(),
+            TaskMetadata::default(),
+            TaskPaths::default(),
+            Platform::default(),
+            Timestamp::UNIX_EPOCH,
+        )
     }
 
     fn no_task() -> MetadataError {

@@ -197,17 +197,18 @@ mod tests {
     use aileron_machinery::Platform;
     use jiff::Timestamp;
 
+    use aileron_machinery::TaskPaths;
+
     use super::*;
 
     fn task(template: TaskTemplate) -> TaskContext {
-        TaskContext {
-            template: Arc::new(template),
-            metadata: Arc::default(),
-            paths: Arc::default(),
-            inputs: None,
-            platform: Platform::default(),
-            now: Timestamp::UNIX_EPOCH,
-        }
+        TaskContext::new(
+            Arc::new(template),
+            aileron_machinery::TaskMetadata::default(),
+            TaskPaths::default(),
+            Platform::default(),
+            Timestamp::UNIX_EPOCH,
+        )
     }
 
     fn action() -> Action {

@@ -10,7 +10,7 @@ use super::decide::failure::fail;
 use super::decide::{
     BeforePlugin, Decision, Facts, after_cache, after_cache_update, after_plugin, before_cache, before_plugin,
 };
-use super::plugin_call::{StoredInputs, guarded, running_since, stored_state};
+use super::plugin_call::{guarded, running_since, stored_state};
 use super::plugin_condition::ChosenPlugin;
 use super::{ReconcileError, Reconciler, Wake};
 use crate::registry::Why;
@@ -23,7 +23,7 @@ impl Reconciler {
         plugin: &dyn CorePlugin,
         why: Why,
     ) -> Result<Wake, ReconcileError> {
-        let chosen = ChosenPlugin { id: plugin.entry().id.to_owned(), why };
+        let chosen = ChosenPlugin { id: plugin.entry().id.to_string(), why };
         let facts = Facts::gather(action, chosen, &self.settings, self.clock.now());
         let task = match self.try_task_context(action, facts.now) {
             Ok(task) => task,
@@ -34,9 +34,8 @@ impl Reconciler {
             }
         };
         let state = stored_state(&facts.before);
-        let data = StoredInputs { store: self.store.as_ref(), task: &task };
         let running_since = running_since(&facts.before);
-        let request = CoreRequest { task: &task, state: &state, running_since, data: &data };
+        let request = CoreRequest::new(&task, &state).with_running_since(running_since);
         let decision = self.decide(&facts, plugin, &request).await;
         self.apply(action, plugin, &request, decision).await
     }

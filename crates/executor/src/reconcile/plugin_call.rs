@@ -4,29 +4,9 @@ use std::panic::AssertUnwindSafe;
 
 use aileron_action::TaskActionStatus;
 use aileron_action::conditions::reason;
-use aileron_idl::flyteidl2::core::LiteralMap;
-use aileron_machinery::{PluginError, StoredState, TaskContext, TaskData, TaskDataError};
-use async_trait::async_trait;
+use aileron_machinery::{PluginError, StoredState};
 use futures::FutureExt;
 use jiff::Timestamp;
-
-use crate::storage::BlobStore;
-use crate::storage::outputs::read_inputs;
-
-/// The data of an attempt, read from storage when the plugin asks for it.
-pub(super) struct StoredInputs<'a> {
-    pub(super) store: &'a dyn BlobStore,
-    pub(super) task: &'a TaskContext,
-}
-
-#[async_trait]
-impl TaskData for StoredInputs<'_> {
-    async fn inputs(&self) -> Result<LiteralMap, TaskDataError> {
-        read_inputs(self.store, &self.task.paths.input_path())
-            .await
-            .map_err(|error| TaskDataError { message: error.to_string(), source: Some(Box::new(error)) })
-    }
-}
 
 /// Calls a plugin. A panic becomes an error of this one task.
 pub(super) async fn guarded<T>(call: impl Future<Output = Result<T, PluginError>>) -> Result<T, PluginError> {
@@ -70,10 +50,10 @@ mod tests {
         let at = |second| Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(second);
         let mut status = TaskActionStatus::default();
         assert_eq!(running_since(&status), None);
-        status.show_phase(&PhaseInfo::running(0, TaskInfo::at(at(5))), at(5));
-        status.show_phase(&PhaseInfo::running(1, TaskInfo::at(at(9))), at(9));
+        status.show_phase(&PhaseInfo::running(TaskInfo::at(at(5))), at(5));
+        status.show_phase(&PhaseInfo::running(TaskInfo::at(at(9))).with_version(1), at(9));
         assert_eq!(running_since(&status), Some(at(5)));
-        status.show_phase(&PhaseInfo::queued(0, "", TaskInfo::at(at(10))), at(10));
+        status.show_phase(&PhaseInfo::queued("", TaskInfo::at(at(10))), at(10));
         assert_eq!(running_since(&status), None);
     }
 }

@@ -43,11 +43,10 @@ fn served(found: &Result<Vec<(String, String)>, String>, kind: &ResourceKind) ->
 
 #[cfg(test)]
 mod tests {
+    use aileron_action::plugin_choice::missing;
     use axum::routing::get;
     use axum::{Json, Router};
     use serde_json::{Value, json};
-
-    use aileron_action::plugin_choice::missing;
 
     use super::*;
 

@@ -88,14 +88,14 @@ mod tests {
 
     #[test]
     fn nothing_is_recorded_when_nothing_changed_but_the_summary_for_people() {
-        let before = shown(&PhaseInfo::running(0, info()));
+        let before = shown(&PhaseInfo::running(info()));
         let after = TaskActionStatus { state_json: "{}".into(), ..before.clone() };
         assert_eq!(plan_recording(&before, &after), Recording::Nothing);
     }
 
     #[test]
     fn every_field_that_others_or_the_next_round_read_is_worth_a_write() {
-        let before = shown(&PhaseInfo::running(0, info()));
+        let before = shown(&PhaseInfo::running(info()));
         let changes: [fn(&mut TaskActionStatus); 8] = [
             |status| status.plugin_state_version = 9,
             |status| status.plugin_phase = "PhaseQueued".into(),
@@ -115,17 +115,17 @@ mod tests {
 
     #[test]
     fn an_end_is_written_at_once_and_an_intermediate_phase_later() {
-        let before = shown(&PhaseInfo::queued(0, "q", info()));
+        let before = shown(&PhaseInfo::queued("q", info()));
         for end in [PhaseInfo::success(info()), PhaseInfo::permanent_failure(ExecutionError::user("c", "m"), info())] {
             assert_eq!(plan_recording(&before, &shown(&end)), Recording::EventThenStatus(When::Now));
         }
-        let running = shown(&PhaseInfo::running(0, info()));
+        let running = shown(&PhaseInfo::running(info()));
         assert_eq!(plan_recording(&before, &running), Recording::EventThenStatus(When::Within(hold_time(&running))));
     }
 
     #[test]
     fn what_an_action_waits_for_is_written_without_an_event() {
-        let before = shown(&PhaseInfo::queued(0, "q", info()));
+        let before = shown(&PhaseInfo::queued("q", info()));
         let mut after = before.clone();
         after.show_pending(Some(&Pending::new(PendingReason::Unschedulable, "no node")), Timestamp::UNIX_EPOCH);
         assert_eq!(plan_recording(&before, &after), Recording::Status(When::Within(hold_time(&after))));

@@ -176,7 +176,7 @@ async fn an_end_is_recorded_as_event_then_status_then_labels() {
 async fn an_intermediate_status_is_held_after_its_event_and_sent_when_due() {
     let world = World::new(None);
     let writer = world.writer();
-    let phase = PhaseInfo::initializing(0, "", info());
+    let phase = PhaseInfo::initializing("", info());
     writer.record(&action(), &shown(&phase), &phase).await.unwrap();
     assert_eq!(world.said(), ["events of attempts [1]"]);
     assert_eq!(writer.flush_if_due(&key(), || false).await.unwrap(), Some(world.at(2)));
@@ -196,7 +196,7 @@ async fn an_intermediate_status_is_held_after_its_event_and_sent_when_due() {
 #[tokio::test]
 async fn all_held_statuses_are_sent_at_the_end_also_those_that_are_not_due() {
     let world = World::new(None);
-    let phase = PhaseInfo::queued(0, "", info());
+    let phase = PhaseInfo::queued("", info());
     world.writer().record(&action(), &shown(&phase), &phase).await.unwrap();
     world.said();
     world.writer().flush_all().await;
@@ -236,7 +236,7 @@ async fn an_event_that_is_refused_for_good_does_not_stop_its_action() {
 async fn the_next_attempt_is_written_at_once_after_both_events() {
     let world = World::new(None);
     let failed = PhaseInfo::retryable_failure(ExecutionError::user("c", "m"), info());
-    let queued = PhaseInfo::queued(0, "restarting task", info());
+    let queued = PhaseInfo::queued("restarting task", info());
     let next = TaskActionStatus { attempts: 2, ..shown(&queued) };
     let writer = world.writer();
     writer.record_next_attempt(&action(), (&shown(&failed), &failed), (&next, &queued)).await.unwrap();
@@ -248,7 +248,7 @@ async fn the_next_attempt_is_written_at_once_after_both_events() {
 async fn a_writer_without_a_store_holds_nothing() {
     let world = World::new(None);
     let writer = StatusWriter::new(Arc::clone(&world) as _, Arc::clone(&world) as _, Arc::clone(&world) as _, "");
-    let phase = PhaseInfo::queued(0, "", info());
+    let phase = PhaseInfo::queued("", info());
     writer.record(&action(), &shown(&phase), &phase).await.unwrap();
     assert_eq!(world.said(), ["events of attempts [1]", "status a PhaseQueued"]);
     assert_eq!(writer.flush_if_due(&key(), || false).await.unwrap(), None);

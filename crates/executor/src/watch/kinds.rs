@@ -3,24 +3,17 @@
 
 mod definitions;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use aileron_action::plugin_choice::Served;
-use aileron_machinery::{AnyK8sPlugin, ResourceKind};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use aileron_machinery::{ObjectPlugin, ResourceKind};
 use kube::api::{DynamicObject, ObjectMeta};
 
 use super::{Sink, WatchContext};
 use crate::caches::{Place, place, version};
 
 pub use definitions::{NAME, run};
-
-/// Told what a definition looks like; nothing if it is gone.
-pub type Observer = Arc<dyn Fn(Option<&CustomResourceDefinition>) + Send + Sync>;
-
-/// Plugins' observers of definitions, by the name of the definition.
-pub type Observers = BTreeMap<&'static str, Observer>;
 
 impl WatchContext {
     /// Wakes all actions when a kind appears, which happens rarely. A list of the actions that wait for the kind would miss
@@ -53,7 +46,7 @@ impl WatchContext {
 
 struct KindObjects {
     kind: ResourceKind,
-    plugin: Arc<dyn AnyK8sPlugin>,
+    plugin: Arc<dyn ObjectPlugin>,
     cx: WatchContext,
     listed: HashSet<Place>,
 }

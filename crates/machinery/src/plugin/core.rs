@@ -3,15 +3,16 @@
 //! The plugin manager implements it once for all Kubernetes plugins; plugins without an object of their own (a timer, a
 //! remote service) implement it directly.
 
-use aileron_idl::flyteidl2::core::LiteralMap;
 use async_trait::async_trait;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::PluginEntry;
+use super::services::{CoreSetup, NoServices, TaskServices};
 use crate::{PhaseInfo, PluginError, TaskContext};
 
 /// State that a plugin stored in an earlier round.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredState {
     /// The bytes, empty if nothing was stored.
     pub bytes: Vec<u8>,
@@ -20,7 +21,7 @@ pub struct StoredState {
 }
 
 /// State that a plugin wants stored with the outcome of this round.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateWrite {
     /// The bytes.
     pub bytes: Vec<u8>,
@@ -28,25 +29,9 @@ pub struct StateWrite {
     pub version: u8,
 }
 
-/// Reading what belongs to the attempt.
-#[async_trait]
-pub trait TaskData: Send + Sync {
-    /// The input literals.
-    async fn inputs(&self) -> Result<LiteralMap, TaskDataError>;
-}
-
-/// The attempt's data could not be read.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct TaskDataError {
-    /// What happened, naming the file.
-    pub message: String,
-    /// What led to it.
-    #[source]
-    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
-}
-
 /// One call of a core plugin.
+#[derive(Clone)]
+#[non_exhaustive]
 pub struct CoreRequest<'a> {
     /// The attempt.
     pub task: &'a TaskContext,
@@ -54,12 +39,31 @@ pub struct CoreRequest<'a> {
     pub state: &'a StoredState,
     /// When the stored status first said `Running` in this attempt, for plugins that measure time from there.
     pub running_since: Option<Timestamp>,
-    /// The attempt's data.
-    pub data: &'a dyn TaskData,
+    /// What the executor does for the plugin.
+    pub services: &'a dyn TaskServices,
+}
+
+impl<'a> CoreRequest<'a> {
+    /// A call without services.
+    pub fn new(task: &'a TaskContext, state: &'a StoredState) -> Self {
+        Self { task, state, running_since: None, services: &NoServices }
+    }
+
+    /// The same call for an attempt that runs since this time.
+    #[must_use]
+    pub fn with_running_since(self, running_since: Option<Timestamp>) -> Self {
+        Self { running_since, ..self }
+    }
+
+    /// The same call with these services.
+    #[must_use]
+    pub fn with_services(self, services: &'a dyn TaskServices) -> Self {
+        Self { services, ..self }
+    }
 }
 
 /// What one round brought.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CoreStep {
     /// Where the attempt stands now.
     pub phase: PhaseInfo,
@@ -81,6 +85,14 @@ impl CoreStep {
 pub trait CorePlugin: Send + Sync {
     /// Its name and task types.
     fn entry(&self) -> PluginEntry;
+
+    /// Called once when the executor starts, before the first task.
+    ///
+    /// # Errors
+    /// The plugin cannot work; the executor does not start.
+    async fn setup(&self, _setup: CoreSetup) -> Result<(), PluginError> {
+        Ok(())
+    }
 
     /// One round: look, act, say where the attempt stands. Called again after any change, so it must be idempotent.
     async fn handle(&self, request: &CoreRequest<'_>) -> Result<CoreStep, PluginError>;

@@ -1,8 +1,9 @@
 //! A pod in the making.
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::PRIMARY_CONTAINER_KEY;
 use crate::PluginError;
 
 /// A pod while layers are applied to it.
@@ -26,6 +27,24 @@ impl PodDraft {
                 "invalid TaskSpecification, primary container [{name}] not defined"
             ))
         })
+    }
+
+    /// Sets an environment variable of the container that runs the task, over one of the same name.
+    pub fn set_variable(&mut self, name: &str, value: impl Into<String>) -> Result<(), PluginError> {
+        let variables = self.primary()?.env.get_or_insert_default();
+        variables.retain(|variable| variable.name != name);
+        variables.push(EnvVar { name: name.to_owned(), value: Some(value.into()), value_from: None });
+        Ok(())
+    }
+
+    /// Lets the task end when the container that runs it ends, although other containers may go on.
+    pub fn end_with_primary(&mut self) {
+        self.annotate(PRIMARY_CONTAINER_KEY, self.primary_container.clone());
+    }
+
+    /// The pod as it stands.
+    pub fn into_pod(self) -> Pod {
+        Pod { metadata: self.metadata, spec: Some(self.spec), status: None }
     }
 
     /// Adds a label, over one of the same name.

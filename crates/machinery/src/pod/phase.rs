@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod,
 use super::log_context::primary_container_name;
 use super::times::last_transition;
 use crate::config::K8sConfig;
-use crate::{PhaseInfo, TaskInfo};
+use crate::{PhaseContext, PhaseInfo, TaskInfo};
 
 pub use failed::failed_phase;
 pub use pending::{pending_deadline, pending_phase};
@@ -32,6 +32,11 @@ pub const INTERRUPTED: &str = "Interrupted";
 
 /// Type of the condition that says whether a pod can serve.
 pub(super) const POD_READY: &str = "Ready";
+
+/// Where the task of this call stands, if it is this one pod. A plugin that has more to tell uses [`pod_phase`].
+pub fn task_phase(cx: &PhaseContext<'_>, pod: &Pod) -> PhaseInfo {
+    pod_phase(pod, &cx.task.platform.k8s, cx.task.now, TaskInfo::at(cx.task.now))
+}
 
 /// Where a task stands that is this one pod. `info` is what to tell along with it.
 ///
@@ -63,7 +68,7 @@ pub fn pod_phase_of_task(
         "Pending" => pending_phase(status, config, now, info),
         "Unschedulable" => {
             let info = TaskInfo { occurred_at: last_transition(pod, now), ..info };
-            PhaseInfo::queued(PhaseInfo::FIRST_VERSION, "pod unschedulable", info)
+            PhaseInfo::queued("pod unschedulable", info)
         }
         // The node does not answer. It may come back, so nothing is decided.
         "Unknown" => PhaseInfo::undefined(),

@@ -7,7 +7,6 @@ use aileron_config::{Config, Sources};
 use aileron_executor::assembly::{RunOptions, run};
 use aileron_executor::caches::readiness::Readiness;
 use aileron_machinery::PluginSet;
-use aileron_plugins::builtin::PluginConfigs;
 use anyhow::{Context, Result, bail};
 use kube::Client;
 use serde_json::{Value, json};
@@ -96,10 +95,8 @@ impl Executor {
         super::Logs::keep();
         let readiness = Readiness::new();
         let config = settings.config()?;
-        let configs: PluginConfigs = (&config.plugins).into();
         let options = RunOptions {
-            plugins: plugins(aileron_plugins::builtin(&configs)),
-            spark_pod_templates: configs.spark_pod_templates,
+            plugins: plugins(aileron_plugins::builtin().build(&config.plugins.section_values())?),
             config,
             client,
             namespace: "flyte".to_owned(),

@@ -65,7 +65,9 @@ pub struct Described {
 impl Described {
     /// The task with its inputs, whether or not anybody needs them.
     pub fn with_inputs(self) -> TaskContext {
-        TaskContext { inputs: self.inputs, ..self.task }
+        let mut task = self.task;
+        task.inputs = self.inputs;
+        task
     }
 }
 
@@ -104,14 +106,9 @@ fn describe(
         prev_checkpoint_prefix: description.prev_checkpoint_prefix.clone(),
         task_template_path: description.task_template_path.clone(),
     };
-    let task = TaskContext {
-        metadata: Arc::new(metadata(description, &template)?),
-        template: Arc::new(template),
-        paths: Arc::new(paths),
-        inputs: None,
-        platform: installation.platform(context)?,
-        now,
-    };
+    let metadata = metadata(description, &template)?;
+    let mut task = TaskContext::new(template, metadata, paths, installation.platform(context)?, now);
+    task.definition = installation.definition();
     Ok(Described { task, inputs: inputs.map(Arc::new) })
 }
 

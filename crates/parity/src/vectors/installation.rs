@@ -4,12 +4,11 @@ use std::sync::{Arc, LazyLock};
 
 use aileron_config::{Config, Loader, SourceFile, Sources};
 use aileron_machinery::pod::CopilotStorage;
-use aileron_machinery::{AnyK8sPlugin, Platform, PluginSet, PodTemplates};
-use aileron_plugins::PluginConfigs;
-use aileron_plugins::spark::crd::PodTemplateSupport;
+use aileron_machinery::{ObjectPlugin, Platform, PluginSet, PodTemplates};
+use aileron_plugins::spark::crd::DefinitionFacts;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::PodTemplate;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::case::Case;
 
@@ -24,8 +23,8 @@ pub struct Installation {
     /// The configuration, loaded from its file form.
     pub config: Config,
     environment: Arc<std::collections::BTreeMap<String, String>>,
-    /// What a look at the cluster's Spark CRD would say.
-    spark_pod_templates: bool,
+    /// What the plugin would read from the cluster's definition of Spark applications.
+    spark_definition: Option<Arc<Value>>,
 }
 
 impl Installation {
@@ -44,7 +43,7 @@ impl Installation {
         Ok(Self {
             config: loaded.config,
             environment: Arc::new(case.process_env.clone()),
-            spark_pod_templates: supported.unwrap_or_default(),
+            spark_definition: supported.map(|pod_templates| Arc::new(json!(DefinitionFacts { pod_templates }))),
         })
     }
 
@@ -67,16 +66,20 @@ impl Installation {
     }
 
     /// The built-in plugins under this configuration.
-    pub fn plugins(&self) -> PluginSet {
-        let spark_pod_templates = PodTemplateSupport::known(self.spark_pod_templates);
-        aileron_plugins::builtin(&PluginConfigs { spark_pod_templates, ..PluginConfigs::from(&self.config.plugins) })
+    pub fn plugins(&self) -> anyhow::Result<PluginSet> {
+        Ok(aileron_plugins::builtin().build(&self.config.plugins.section_values())?)
+    }
+
+    /// What the plugin of a case read from the definition of its kind.
+    pub fn definition(&self) -> Option<Arc<Value>> {
+        self.spark_definition.clone()
     }
 
     /// The Kubernetes plugin that a case names.
-    pub fn k8s_plugin(&self, case: &Case) -> anyhow::Result<Arc<dyn AnyK8sPlugin>> {
+    pub fn k8s_plugin(&self, case: &Case) -> anyhow::Result<Arc<dyn ObjectPlugin>> {
         let id = case.input("plugin").as_str().unwrap_or_default();
-        let plugins = self.plugins();
-        let found = plugins.k8s().iter().find(|plugin| plugin.entry().id == id);
+        let plugins = self.plugins()?;
+        let found = plugins.k8s().iter().find(|plugin| *plugin.entry().id == *id);
         found.cloned().with_context(|| format!("plugin {id} is not implemented"))
     }
 }

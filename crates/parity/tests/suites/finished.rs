@@ -47,7 +47,7 @@ fn with_shipper(name: &str) -> Task {
 }
 
 /// A pod that looks like ours, but no action owns it.
-async fn somebody_elses(space: &Space<'_>) -> Result<()> {
+async fn owned_by_other(space: &Space<'_>) -> Result<()> {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "theirs-0", "labels": {"flyte.org/managed": "true"}},
         "spec": {"containers": [{"name": "main", "image": "registry.test/task:1"}]},
@@ -64,7 +64,7 @@ async fn finished_objects_go_as_configured_and_no_others(on: Server) -> Result<(
         let settings = bench.settings().with(&["plugins", "k8s", "inject-finalizer"], true);
         settings.with(&["plugins", "k8s", "delete-finished"], which)
     };
-    somebody_elses(&space).await?;
+    owned_by_other(&space).await?;
 
     let on_success = Executor::start(&bench.cluster, &settings("on-success")).await?;
     space.submit(&Task::container("good")).await?;
@@ -142,7 +142,7 @@ async fn objects_are_deleted_on_finalize_if_so_configured(on: Server) -> Result<
     let bench = on.bench().await?;
     for (is_set, deletions) in [(false, 1), (true, 2)] {
         let space = bench.space(&format!("on-finalize-{is_set}")).await?;
-        somebody_elses(&space).await?;
+        owned_by_other(&space).await?;
         let settings = bench.settings().with(&["plugins", "k8s", "delete-resource-on-finalize"], is_set);
         let executor = Executor::start(&bench.cluster, &settings).await?;
         for name in ["done", "theirs"] {

@@ -12,7 +12,7 @@ use aileron_admission::waker::ActionWaker;
 use aileron_apiserver::{Fault, Match};
 use aileron_executor::tokens::KubeTokens;
 use aileron_machinery::ActionKey;
-use aileron_machinery::pod::phase::{is_terminal, pod_phase};
+use aileron_machinery::pod::phase::pod_phase;
 use aileron_machinery::pod::{PodOptions, build_pod};
 use aileron_machinery::{
     K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext, TaskInfo, TokenRequest,
@@ -150,11 +150,7 @@ impl K8sPlugin for Licensed {
 
     fn phase(&self, cx: &PhaseContext<'_>, pod: &Pod) -> Result<PhaseInfo, PluginError> {
         let phase = pod_phase(pod, &cx.task.platform.k8s, cx.task.now, TaskInfo::at(cx.task.now));
-        Ok(phase.newer_than(cx.prior))
-    }
-
-    fn is_terminal(&self, pod: &Pod) -> bool {
-        is_terminal(pod)
+        Ok(phase)
     }
 }
 

@@ -3,6 +3,7 @@
 use aileron_idl::flyteidl2::plugins::ClusteredTaskSpec;
 use aileron_idl::message_from_struct;
 use aileron_machinery::pod::container::find_container_mut;
+use aileron_machinery::pod::pod_template;
 use aileron_machinery::pod::{PodOptions, build_pod};
 use aileron_machinery::{PluginError, TaskContext};
 use k8s_openapi::api::batch::v1::{JobSpec, JobTemplateSpec};
@@ -12,8 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::environment::set_launcher_variables;
 use super::resource::{FailurePolicy, JobSet, JobSetSpec, Network, ReplicatedJob, SuccessPolicy};
 use super::{CLUSTERED_TASK, MAX_REPLICAS, NAME_MAX_LENGTH, PRIMARY_CONTAINER_ANNOTATION, WORKERS};
-use crate::pod_template;
-use crate::resource::OtherFields;
+use aileron_machinery::OtherFields;
 
 /// Kubernetes' bound on the values of labels.
 const LABEL_VALUE_MAX_LENGTH: usize = 63;

@@ -3,7 +3,7 @@
 use aileron_idl::flyteidl2::plugins::{ClusteredTaskSpec, RdzvBackend, runtime};
 use k8s_openapi::api::core::v1::{Container, EnvVar};
 
-use crate::env_var;
+use aileron_machinery::pod::env_var;
 
 /// Where rank 0 listens for the others: torch's own default.
 const MASTER_PORT: &str = "29500";

@@ -3,7 +3,7 @@
 use aileron_idl::flyteidl2::plugins::ClusteredTaskSpec;
 use aileron_idl::{json_to_struct, message_from_struct};
 use aileron_machinery::pod::phase::{failed_phase, pending_deadline, pending_phase};
-use aileron_machinery::{ExecutionError, Phase, PhaseContext, PhaseInfo, PluginError, TaskInfo};
+use aileron_machinery::{Ended, ExecutionError, Phase, PhaseContext, PhaseInfo, PluginError, TaskInfo};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use prost_types::Struct;
@@ -28,7 +28,7 @@ pub(super) fn phase(cx: &PhaseContext<'_>, set: &JobSet) -> Result<PhaseInfo, Pl
             return Ok(seen.running());
         }
         let reason = "pods scheduling / DNS resolving";
-        return Ok(PhaseInfo::initializing(PhaseInfo::FIRST_VERSION, reason, seen.info()));
+        return Ok(PhaseInfo::initializing(reason, seen.info()));
     };
     Ok(match condition.kind.as_str() {
         COMPLETED => PhaseInfo::success(seen.info()),
@@ -41,20 +41,16 @@ pub(super) fn phase(cx: &PhaseContext<'_>, set: &JobSet) -> Result<PhaseInfo, Pl
     })
 }
 
-/// When a pending pod of rank 0 may be judged anew.
-pub(super) fn due(cx: &PhaseContext<'_>, set: &JobSet) -> Option<Timestamp> {
+/// When a pending pod of rank 0 must be checked again.
+pub(super) fn check_at(cx: &PhaseContext<'_>, set: &JobSet) -> Option<Timestamp> {
     pending_deadline(rank_zero(cx, set)?.status.as_ref()?, &cx.task.platform.k8s, cx.task.now)
 }
 
-/// The set has ended.
-pub(super) fn is_terminal(set: &JobSet) -> bool {
-    ends(set).next().is_some()
-}
-
-/// When the set ended, or the closest thing to it that is known.
-pub(super) fn completed_at(set: &JobSet) -> Option<Timestamp> {
-    let ended = ends(set).find_map(|condition| condition.last_transition_time.as_ref());
-    ended.or(set.metadata.creation_timestamp.as_ref()).map(|time| time.0)
+/// The end of the set, at its condition or the closest time that is known.
+pub(super) fn ended(set: &JobSet) -> Option<Ended> {
+    let failed = ends(set).next()?.kind == FAILED;
+    let at = ends(set).find_map(|condition| condition.last_transition_time.as_ref());
+    Some(Ended::new(at.or(set.metadata.creation_timestamp.as_ref()).map(|time| time.0), failed))
 }
 
 fn ends(set: &JobSet) -> impl Iterator<Item = &Condition> {
@@ -114,7 +110,7 @@ impl<'a> Seen<'a> {
     }
 
     fn running_for(&self, reason: &str) -> PhaseInfo {
-        PhaseInfo::running(PhaseInfo::FIRST_VERSION, self.info()).with_reason(reason).newer_than(self.cx.prior)
+        PhaseInfo::running(self.info()).with_reason(reason)
     }
 
     /// Rank 0 cannot start, or has failed for the last time. The set itself tells so later, and in fewer words.

@@ -1,11 +1,11 @@
 //! The part of a `JobSet` that we write and read.
 
+use aileron_machinery::custom_resource;
 use k8s_openapi::api::batch::v1::JobTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::custom_resource;
-use crate::resource::OtherFields;
+use aileron_machinery::OtherFields;
 
 custom_resource! {
     /// Jobs that start, fail and end together.

@@ -8,10 +8,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{any_settings, pod, task};
+use crate::testing::any_settings;
+use aileron_machinery::testing::{pod, task};
 
 fn built(custom: &Value) -> JobSet {
-    ClusteredPlugin.build(&task(CLUSTERED_TASK, Some(custom))).unwrap()
+    ClusteredPlugin.build(&task(CLUSTERED_TASK, custom)).unwrap()
 }
 
 fn set(status: &Value) -> JobSet {
@@ -22,8 +23,8 @@ fn set(status: &Value) -> JobSet {
 }
 
 fn phase_after(prior: &ObservedPhase, custom: &Value, status: &Value, pods: &[Arc<Pod>]) -> PhaseInfo {
-    let task = task(CLUSTERED_TASK, Some(custom));
-    let cx = PhaseContext { task: &task, prior, pods, error_document: None };
+    let task = task(CLUSTERED_TASK, custom);
+    let cx = PhaseContext::new(&task, prior).with_pods(pods);
     ClusteredPlugin.phase(&cx, &set(status)).unwrap()
 }
 
@@ -55,7 +56,7 @@ const RANK_ZERO: &str = "run-a0-0-workers-0-0-abcde";
 fn names_leave_room_for_those_of_pods() {
     assert_eq!(NAME_MAX_LENGTH, 41);
     assert_eq!(LONGEST_POD_SUFFIX, format!("-{WORKERS}-0-{}-abcde", MAX_REPLICAS - 1));
-    let mut long = task(CLUSTERED_TASK, Some(&json!({"replicas": 1, "nprocPerNode": 1})));
+    let mut long = task(CLUSTERED_TASK, &json!({"replicas": 1, "nprocPerNode": 1}));
     Arc::make_mut(&mut long.metadata).id.generated_name = "n".repeat(42);
     let set = ClusteredPlugin.build(&long).unwrap();
     let name = set.metadata.name.unwrap();
@@ -80,7 +81,7 @@ fn all_ranks_start_together_and_know_their_number() {
 
 #[test]
 fn the_launcher_owns_its_variables() {
-    let mut task = task(CLUSTERED_TASK, Some(&json!({"replicas": 1, "nprocPerNode": 1})));
+    let mut task = task(CLUSTERED_TASK, &json!({"replicas": 1, "nprocPerNode": 1}));
     let metadata = Arc::make_mut(&mut task.metadata);
     metadata.env_vars = [("MASTER_PORT".to_owned(), "1".to_owned())].into();
     let set = ClusteredPlugin.build(&task).unwrap();
@@ -104,7 +105,7 @@ fn settings_out_of_bounds_are_refused() {
     ] {
         let mut custom = base.clone();
         custom[field] = value;
-        let error = ClusteredPlugin.build(&task(CLUSTERED_TASK, Some(&custom))).unwrap_err();
+        let error = ClusteredPlugin.build(&task(CLUSTERED_TASK, &custom)).unwrap_err();
         assert_eq!(error.non_retryable_code(), Some("BadTaskSpecification"), "{error}");
     }
 }
@@ -118,9 +119,8 @@ fn the_newest_condition_counts() {
     assert_eq!(both(earlier, later), Phase::Success);
     assert_eq!(both(later, earlier), Phase::RetryableFailure);
     let completed = set(&json!({"conditions": [condition("Completed", later)]}));
-    assert!(ClusteredPlugin.is_terminal(&completed));
-    assert_eq!(ClusteredPlugin.completed_at(&completed), Some(later.parse().unwrap()));
-    assert!(!ClusteredPlugin.is_terminal(&set(&json!({}))));
+    assert_eq!(ClusteredPlugin.ended(&completed), Some(Ended::new(Some(later.parse().unwrap()), false)));
+    assert_eq!(ClusteredPlugin.ended(&set(&json!({}))), None);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_set_that_has_not_started_is_being_prepared_and_one_that_ran_runs() {
     assert_eq!(phase_of(&workers(0, 0), &[]).reason(), "running (restart attempt 0)");
     let prior = ObservedPhase { phase: Phase::Running, version: 2, reason: "running (restart attempt 0)".into() };
     let restarted = phase_after(&prior, &json!({}), &json!({"restarts": 1}), &[]);
-    assert_eq!((restarted.phase(), restarted.version()), (Phase::Running, 3));
+    assert_eq!((restarted.phase(), restarted.newer_than(&prior).version()), (Phase::Running, 3));
 }
 
 #[test]
@@ -160,10 +160,10 @@ fn only_a_lost_node_is_maintenance() {
 fn logs_are_those_of_every_rank_and_rank_zero_comes_first() {
     let template =
         LogTemplate { template_uris: vec!["{{.podName}}/{{.containerName}}".into()], ..LogTemplate::default() };
-    let mut task = task(CLUSTERED_TASK, None);
+    let mut task = task(CLUSTERED_TASK, &Value::Null);
     task.platform.logs = Arc::new(LogConfig { templates: vec![template], ..LogConfig::default() });
     let (prior, pods) = (ObservedPhase::default(), [alive(RANK_ZERO), alive("run-a0-0-workers-0-1-abcde")]);
-    let cx = PhaseContext { task: &task, prior: &prior, pods: &pods, error_document: None };
+    let cx = PhaseContext::new(&task, &prior).with_pods(&pods);
     let phase = ClusteredPlugin.phase(&cx, &set(&workers(0, 0))).unwrap();
     let info = phase.info().unwrap();
     let links: Vec<_> = info.logs.iter().map(|link| (link.name.as_str(), link.uri.as_str())).collect();
@@ -187,6 +187,6 @@ proptest! {
             custom["replicas"] = json!(2);
             custom["nprocPerNode"] = json!(2);
         }
-        let _ = ClusteredPlugin.build(&task(CLUSTERED_TASK, Some(&custom)));
+        let _ = ClusteredPlugin.build(&task(CLUSTERED_TASK, &custom));
     }
 }

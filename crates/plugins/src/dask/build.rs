@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::config::DaskConfig;
 use super::resource::{ClusterSpec, ClusterTemplate, DaskJob, DaskJobSpec, JobSpec, SchedulerSpec, WorkerSpec};
 use super::{JOB_RUNNER, SCHEDULER, dashboard};
-use crate::settings::settings;
+use aileron_machinery::settings;
 
 /// The container name that the operator expects in workers.
 const WORKER: &str = "dask-worker";

@@ -1,5 +1,6 @@
 //! The `plugins.dask` section.
 
+use aileron_machinery::PluginSection;
 use aileron_machinery::config::LogConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,10 @@ use serde::{Deserialize, Serialize};
 pub struct DaskConfig {
     /// Log links of Dask jobs.
     pub logs: LogConfig,
+}
+
+impl PluginSection for DaskConfig {
+    const KEY: &'static str = "dask";
 }
 
 impl Default for DaskConfig {

@@ -4,9 +4,9 @@ use aileron_idl::flyteidl2::core::task_log::LinkType;
 use aileron_idl::flyteidl2::core::{ContainerContext, LogContext, PodLogContext, TaskLog};
 use aileron_machinery::log_links::{LinkInput, LogLinks, TemplateVar};
 use aileron_machinery::pod::log_context::primary_container_name;
-use aileron_machinery::pod::phase::{failed_or_pending_phase, is_ready};
+use aileron_machinery::pod::phase::{failed_or_pending_phase, is_ready, pending_deadline};
 use aileron_machinery::pod::vscode::is_vscode_enabled;
-use aileron_machinery::{ExecutionError, Phase, PhaseContext, PhaseInfo, TaskInfo, code};
+use aileron_machinery::{Ended, ExecutionError, Phase, PhaseContext, PhaseInfo, TaskInfo, code};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -35,40 +35,42 @@ pub(super) fn phase(cx: &PhaseContext<'_>, config: &DaskConfig, job: &DaskJob) -
         }
     }
     let phase = job_phase(status, info);
-    let phase = match schedulers[..] {
+    match schedulers[..] {
         [] => with_readiness(phase, false),
         [scheduler] => with_readiness(phase, is_ready(scheduler)),
         // One is being replaced by the other; nobody knows which of them the links reach.
         _ => phase,
-    };
-    phase.newer_than(cx.prior)
+    }
 }
 
 /// The pod that runs the task, if there is one.
-pub(super) fn runner_pod<'a>(cx: &PhaseContext<'a>, job: &DaskJob) -> Option<&'a Pod> {
+fn runner_pod<'a>(cx: &PhaseContext<'a>, job: &DaskJob) -> Option<&'a Pod> {
     let name = &job.status.as_ref()?.job_runner_pod_name;
     let pods: &'a [_] = cx.pods;
     pods.iter().map(AsRef::as_ref).find(|pod: &&Pod| pod.metadata.name.as_ref() == Some(name))
 }
 
-/// The job will not change its outcome any more.
-pub(super) fn is_terminal(job: &DaskJob) -> bool {
-    let state = job.status.as_ref().map_or(state::NEW, |status| &status.job_status);
-    [state::SUCCESSFUL, state::FAILED].contains(&state)
+/// When a pending job runner must be checked again.
+pub(super) fn check_at(cx: &PhaseContext<'_>, job: &DaskJob) -> Option<Timestamp> {
+    let runner = runner_pod(cx, job)?;
+    pending_deadline(runner.status.as_ref()?, &cx.task.platform.k8s, cx.task.now)
 }
 
-/// When the job ended, or the closest thing to it that is known.
-pub(super) fn completed_at(job: &DaskJob) -> Option<Timestamp> {
-    let status = job.status.as_ref();
-    status
-        .and_then(|status| status.end_time.as_ref().or(status.start_time.as_ref()))
-        .or(job.metadata.creation_timestamp.as_ref())
-        .map(|time| time.0)
+/// The end of the job, at its end time or the closest time that is known.
+pub(super) fn ended(job: &DaskJob) -> Option<Ended> {
+    let status = job.status.as_ref()?;
+    let failed = match status.job_status.as_str() {
+        state::SUCCESSFUL => false,
+        state::FAILED => true,
+        _ => return None,
+    };
+    let at = status.end_time.as_ref().or(status.start_time.as_ref()).or(job.metadata.creation_timestamp.as_ref());
+    Some(Ended::new(at.map(|time| time.0), failed))
 }
 
 /// Where the task stands according to the operator.
 fn job_phase(status: &DaskJobStatus, info: TaskInfo) -> PhaseInfo {
-    let initializing = |reason, info| PhaseInfo::initializing(PhaseInfo::FIRST_VERSION, reason, info);
+    let initializing = |reason, info| PhaseInfo::initializing(reason, info);
     match status.job_status.as_str() {
         state::NEW => initializing("unknown", info),
         state::JOB_CREATED => initializing("job created", info),
@@ -78,7 +80,7 @@ fn job_phase(status: &DaskJobStatus, info: TaskInfo) -> PhaseInfo {
             PhaseInfo::retryable_failure(error, info)
         }
         state::SUCCESSFUL => PhaseInfo::success(info),
-        _ => PhaseInfo::running(PhaseInfo::FIRST_VERSION, info),
+        _ => PhaseInfo::running(info),
     }
 }
 

@@ -1,11 +1,11 @@
 //! The parts of a `DaskJob` that we write and read.
 
+use aileron_machinery::custom_resource;
 use k8s_openapi::api::core::v1::{PodSpec, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::custom_resource;
-use crate::resource::OtherFields;
+use aileron_machinery::OtherFields;
 
 custom_resource! {
     /// A Dask job, `kubernetes.dask.org/v1`: a cluster, and a pod that uses it and ends with the job.

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{any_settings, pod, task};
+use crate::testing::any_settings;
+use aileron_machinery::testing::{pod, task};
 
 fn plugin() -> DaskPlugin {
     DaskPlugin::new(DaskConfig::default())
@@ -36,7 +37,7 @@ fn scheduler(name: &str, ready: bool) -> Arc<Pod> {
 
 fn phase_of(plugin: &DaskPlugin, task: &TaskContext, status: &Value, pods: &[Arc<Pod>]) -> PhaseInfo {
     let prior = ObservedPhase::default();
-    let cx = PhaseContext { task, prior: &prior, pods, error_document: None };
+    let cx = PhaseContext::new(task, &prior).with_pods(pods);
     plugin.phase(&cx, &job(status)).unwrap()
 }
 
@@ -50,7 +51,7 @@ fn the_tasks_pod_comes_in_three_roles() {
     let custom = json!({
         "workers": {"numberOfWorkers": 4, "image": "worker:1", "resources": resources}, "scheduler": {"image": "s:1"},
     });
-    let mut task = task("dask", Some(&custom));
+    let mut task = task("dask", &custom);
     let spot = Toleration { key: Some("spot".into()), ..Toleration::default() };
     task.platform.k8s = Arc::new(K8sConfig { interruptible_tolerations: vec![spot], ..K8sConfig::default() });
     Arc::make_mut(&mut task.metadata).interruptible = true;
@@ -73,7 +74,7 @@ fn the_tasks_pod_comes_in_three_roles() {
 
 #[test]
 fn the_dashboard_is_told_where_its_link_leads() {
-    let task = task("dask", Some(&json!({})));
+    let task = task("dask", &json!({}));
     let built = |uri| with_dashboard(uri).build(&task).map(|job| arguments(&job.spec.cluster.spec.scheduler.spec));
     assert_eq!(built("https://h/d/{{.namespace}}/status").unwrap(), "dask scheduler --dashboard-prefix /d/p-d");
     assert_eq!(built("https://h/status").unwrap(), "dask scheduler");
@@ -82,10 +83,10 @@ fn the_dashboard_is_told_where_its_link_leads() {
 
 #[test]
 fn the_outcome_is_the_operators() {
-    let task = task("dask", None);
+    let task = task("dask", &Value::Null);
     let of = |state: &str| {
         let status = json!({"jobStatus": state});
-        (phase_of(&plugin(), &task, &status, &[]).phase(), plugin().is_terminal(&job(&status)))
+        (phase_of(&plugin(), &task, &status, &[]).phase(), plugin().ended(&job(&status)).is_some())
     };
     assert_eq!(of(""), (Phase::Initializing, false));
     assert_eq!(of("ClusterCreated"), (Phase::Initializing, false));
@@ -98,7 +99,7 @@ fn the_outcome_is_the_operators() {
 fn a_failed_job_runner_counts_before_the_operator_says_so() {
     let failed = pod("runner", JOB_RUNNER, &json!({"phase": "Failed", "reason": "Evicted"}));
     let status = json!({"jobStatus": "Running", "jobRunnerPodName": "runner"});
-    let phase = phase_of(&plugin(), &task("dask", None), &status, &[failed]);
+    let phase = phase_of(&plugin(), &task("dask", &Value::Null), &status, &[failed]);
     assert_eq!(phase.phase(), Phase::RetryableFailure);
 }
 
@@ -106,7 +107,7 @@ fn a_failed_job_runner_counts_before_the_operator_says_so() {
 fn links_are_as_ready_as_the_scheduler() {
     let plugin = with_dashboard("https://d/{{.daskSchedulerName}}/status");
     let of = |pods: &[Arc<Pod>]| {
-        let phase = phase_of(&plugin, &task("dask", None), &json!({"jobStatus": "Running"}), pods);
+        let phase = phase_of(&plugin, &task("dask", &Value::Null), &json!({"jobStatus": "Running"}), pods);
         let link = phase.info().unwrap().logs[0].clone();
         (link.uri, link.ready, phase.reason().to_owned())
     };
@@ -125,7 +126,7 @@ fn a_task_gets_the_dynamic_links_it_asks_for() {
     let template = LogTemplate { template_uris: vec!["https://x/{{.podName}}".into()], ..LogTemplate::default() };
     let logs = LogConfig { dynamic_log_links: [("profiler".to_owned(), template)].into(), ..LogConfig::default() };
     let plugin = DaskPlugin::new(DaskConfig { logs });
-    let mut task = task("dask", None);
+    let mut task = task("dask", &Value::Null);
     let status = json!({"jobStatus": "Running", "jobRunnerPodName": "runner"});
     assert_eq!(phase_of(&plugin, &task, &status, &[]).info().unwrap().logs, []);
     Arc::make_mut(&mut task.template).config.insert("link_type".into(), "profiler".into());
@@ -134,7 +135,10 @@ fn a_task_gets_the_dynamic_links_it_asks_for() {
 
 #[test]
 fn a_job_ends_when_it_says_so() {
-    let at = |status: Value| plugin().completed_at(&job(&status)).unwrap().to_string();
+    let at = |mut status: Value| {
+        status["jobStatus"] = "Failed".into();
+        plugin().ended(&job(&status)).unwrap().at.unwrap().to_string()
+    };
     let (started, ended) = ("2009-11-10T22:10:00Z", "2009-11-10T22:20:00Z");
     assert_eq!(at(json!({"endTime": ended, "startTime": started})), ended);
     assert_eq!(at(json!({"endTime": null, "startTime": started})), started);
@@ -162,6 +166,6 @@ fn any_cluster() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn no_settings_make_the_plugin_panic(custom in prop_oneof![any_settings(KEYS), any_cluster()]) {
-        let _ = plugin().build(&task("dask", Some(&custom)));
+        let _ = plugin().build(&task("dask", &custom));
     }
 }

@@ -1,6 +1,7 @@
 //! The `plugins.kf-operator` section, shared by the PyTorch, TensorFlow and MPI plugins.
 
 use aileron_kubekit::duration::GoDuration;
+use aileron_machinery::PluginSection;
 use aileron_machinery::config::schema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,10 @@ pub struct KubeflowConfig {
     /// A job whose status the operator has not touched for this long has failed.
     #[schemars(schema_with = "schema::duration")]
     pub timeout: GoDuration,
+}
+
+impl PluginSection for KubeflowConfig {
+    const KEY: &'static str = "kf-operator";
 }
 
 impl Default for KubeflowConfig {

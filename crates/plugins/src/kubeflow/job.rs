@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use aileron_machinery::TaskContext;
+use aileron_machinery::Ended;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
@@ -55,30 +55,27 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// When the operator must have begun; absent once it has.
-    pub(crate) fn due(&self, config: &KubeflowConfig, task: &TaskContext) -> Option<Timestamp> {
+    /// When to check whether the operator has begun; absent once it has.
+    pub(crate) fn check_at(&self, config: &KubeflowConfig, now: Timestamp) -> Option<Timestamp> {
         if self.start_time().is_some() {
             return None;
         }
         // The deadline has to be exceeded, not only reached.
         let after = self.start_deadline(config)?.checked_add(SignedDuration::from_millis(1)).ok()?;
-        Some(after).filter(|after| *after > task.now)
+        Some(after).filter(|after| *after > now)
     }
 
-    /// The job will not change its outcome any more.
+    /// The end of the job, at its completion or the closest time that is known.
     ///
     /// An end counts even while its condition does not hold, as upstream has it.
-    pub(crate) fn is_terminal(&self) -> bool {
-        self.ends().next().is_some()
-    }
-
-    /// When it ended, or the closest thing to it that is known.
-    pub(crate) fn completed_at(&self) -> Option<Timestamp> {
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        let failed = self.ends().next()?.is_failure();
         let completion = self.status.and_then(|status| status.completion_time.as_ref()).map(at);
-        completion
+        let ended_at = completion
             .or_else(|| self.ends().filter_map(|end| end.last_transition_time.as_ref().map(at)).max())
             .or_else(|| self.start_time())
-            .or_else(|| self.created())
+            .or_else(|| self.created());
+        Some(Ended::new(ended_at, failed))
     }
 
     /// How many replicas a role has.

@@ -37,20 +37,19 @@ impl<'a> Observation<'a> {
     /// The phase that the condition stands for. A condition that nobody here knows decides nothing.
     ///
     /// Mirrors `common.GetPhaseInfo`.
-    pub(crate) fn phase(self, cx: &PhaseContext<'_>) -> PhaseInfo {
+    pub(crate) fn phase(self) -> PhaseInfo {
         let Self { condition, info } = self;
-        let queued = |info| PhaseInfo::queued(PhaseInfo::FIRST_VERSION, "JobCreated", info);
-        let phase = match condition {
+        let queued = |info| PhaseInfo::queued("JobCreated", info);
+        match condition {
             None => queued(info),
             Some(condition) => match condition.type_.as_str() {
                 "" | "Created" => queued(info),
-                "Running" | "Restarting" => PhaseInfo::running(PhaseInfo::FIRST_VERSION, info),
+                "Running" | "Restarting" => PhaseInfo::running(info),
                 "Succeeded" => PhaseInfo::success(info),
                 "Failed" => PhaseInfo::retryable_failure(failure(condition), info),
                 _ => PhaseInfo::undefined(),
             },
-        };
-        phase.newer_than(cx.prior)
+        }
     }
 }
 

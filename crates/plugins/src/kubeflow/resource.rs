@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::resource::OtherFields;
+use aileron_machinery::OtherFields;
 
 /// The groups of replicas of a job, by role (`Worker`, `Master`, ...).
 pub type ReplicaSpecs = BTreeMap<String, ReplicaSpec>;
@@ -101,7 +101,12 @@ impl JobCondition {
 
     /// The condition is the end of a job.
     pub fn is_end(&self) -> bool {
-        matches!(self.type_.as_str(), "Succeeded" | "Failed")
+        self.type_ == "Succeeded" || self.is_failure()
+    }
+
+    /// The condition is the end of a job that failed.
+    pub fn is_failure(&self) -> bool {
+        self.type_ == "Failed"
     }
 }
 

@@ -12,9 +12,6 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::RAW_CONTAINER;
 
-pub(super) use aileron_machinery::pod::phase::is_terminal;
-pub(super) use aileron_machinery::pod::times::completed_at;
-
 /// Where the task stands, with links to its logs.
 ///
 /// Mirrors `GetTaskPhase` of upstream's pod plugin.
@@ -34,7 +31,7 @@ pub(super) fn phase(cx: &PhaseContext<'_>, pod: &Pod) -> Result<PhaseInfo, Plugi
         Some(link) if phase.phase() >= Phase::Running => with_editor_readiness(phase, link, is_ready(pod)),
         _ => phase,
     };
-    Ok(phase.newer_than(cx.prior))
+    Ok(phase)
 }
 
 /// The container whose end ends the task, of a pod with several: that of the task, unless another one stores its outputs
@@ -60,9 +57,10 @@ mod tests {
 
     use aileron_idl::flyteidl2::core::task_template::Target;
     use aileron_idl::flyteidl2::core::{Container, DataLoadingConfig, TaskTemplate};
+    use aileron_machinery::ObservedPhase;
     use aileron_machinery::config::{LogConfig, LogTemplate};
     use aileron_machinery::pod::PRIMARY_CONTAINER_KEY;
-    use aileron_machinery::{ObservedPhase, Platform, TaskMetadata, TaskPaths};
+    use aileron_machinery::testing::task;
     use serde_json::json;
 
     use super::*;
@@ -70,14 +68,8 @@ mod tests {
     fn phase_of(ready: bool, prior: &ObservedPhase) -> PhaseInfo {
         let editor = LogTemplate { template_uris: vec!["https://{{.podName}}".into()], ..LogTemplate::default() };
         let logs = LogConfig { dynamic_log_links: [("vscode".to_owned(), editor)].into(), ..LogConfig::default() };
-        let task = TaskContext {
-            template: Arc::new(TaskTemplate::default()),
-            metadata: Arc::new(TaskMetadata::default()),
-            paths: Arc::new(TaskPaths::default()),
-            inputs: None,
-            platform: Platform { logs: Arc::new(logs), ..Platform::default() },
-            now: "2009-11-10T23:00:00Z".parse().unwrap(),
-        };
+        let mut task = task("python", &json!({}));
+        task.platform.logs = Arc::new(logs);
         let running = json!({"startedAt": "2009-11-10T22:55:00Z"});
         let pod = serde_json::from_value(json!({
             "metadata": {"name": "p", "annotations": {"primary_container_name": "main"}},
@@ -86,21 +78,13 @@ mod tests {
                 "ready": ready, "restartCount": 0, "state": {"running": running}}]},
         }))
         .unwrap();
-        phase(&PhaseContext { task: &task, prior, pods: &[], error_document: None }, &pod).unwrap()
+        phase(&PhaseContext::new(&task, prior), &pod).unwrap().newer_than(prior)
     }
 
     /// A task with a log shipper beside it that never ends.
     fn phase_beside_shipper(template: TaskTemplate, own_exit: i32) -> Phase {
-        let mut metadata = TaskMetadata::default();
-        metadata.id.generated_name = "run-a0-0".to_owned();
-        let task = TaskContext {
-            template: Arc::new(template),
-            metadata: Arc::new(metadata),
-            paths: Arc::new(TaskPaths::default()),
-            inputs: None,
-            platform: Platform::default(),
-            now: "2009-11-10T23:00:00Z".parse().unwrap(),
-        };
+        let mut task = task("python", &json!({}));
+        task.template = Arc::new(template);
         let status = |name: &str, state| json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
         let pod = serde_json::from_value(json!({
             "metadata": {"name": "run-a0-0"},
@@ -113,7 +97,7 @@ mod tests {
         }))
         .unwrap();
         let prior = ObservedPhase::default();
-        phase(&PhaseContext { task: &task, prior: &prior, pods: &[], error_document: None }, &pod).unwrap().phase()
+        phase(&PhaseContext::new(&task, &prior), &pod).unwrap().phase()
     }
 
     fn container_task(task_type: &str) -> TaskTemplate {

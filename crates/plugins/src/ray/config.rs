@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use aileron_machinery::PluginSection;
 use aileron_machinery::config::schema::is_default;
 use aileron_machinery::config::{LogConfig, LogTemplate};
 use k8s_openapi::api::core::v1::Container;
@@ -50,6 +51,10 @@ pub struct RayConfig {
     pub enable_usage_stats: bool,
     /// Service account of tasks that name none.
     pub service_account: String,
+}
+
+impl PluginSection for RayConfig {
+    const KEY: &'static str = "ray";
 }
 
 /// The cluster Ray jobs run in, when it is another one.

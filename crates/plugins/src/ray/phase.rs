@@ -9,7 +9,7 @@ use aileron_machinery::log_links::{LinkInput, LogLinks, TemplateVar, template_li
 use aileron_machinery::pod::log_context::{pod_log_context, primary_container_name};
 use aileron_machinery::pod::phase::{failed_or_pending_phase, is_ready, pending_deadline};
 use aileron_machinery::pod::vscode::is_vscode_enabled;
-use aileron_machinery::{ExecutionError, Phase, PhaseContext, PhaseInfo, PluginError, TaskInfo};
+use aileron_machinery::{Ended, ExecutionError, Phase, PhaseContext, PhaseInfo, PluginError, TaskInfo};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -39,7 +39,8 @@ pub(super) fn phase(config: &RayConfig, cx: &PhaseContext<'_>, job: &RayJob) -> 
         log_context: Some(log_context(cx, job)),
         ..TaskInfo::at(task.now)
     };
-    let queued = |reason: &str, info| Ok(PhaseInfo::queued(PhaseInfo::FIRST_VERSION, reason, info));
+    // As upstream: that the operator takes its time is not reported again while the task is queued.
+    let queued = |reason: &str, info| Ok(PhaseInfo::queued(reason, info).with_quiet_reason());
     if status.job_deployment_status.is_empty() {
         return queued("Scheduling", info);
     }
@@ -50,8 +51,8 @@ pub(super) fn phase(config: &RayConfig, cx: &PhaseContext<'_>, job: &RayJob) -> 
         return Ok(of_head);
     }
     let phase = match status.job_deployment_status.as_str() {
-        "Initializing" => PhaseInfo::initializing(PhaseInfo::FIRST_VERSION, "cluster is creating", info),
-        "Running" => PhaseInfo::running(PhaseInfo::FIRST_VERSION, info),
+        "Initializing" => PhaseInfo::initializing("cluster is creating", info),
+        "Running" => PhaseInfo::running(info),
         COMPLETE => PhaseInfo::success(info),
         "Suspending" => return queued("cluster is about to be suspended", info),
         "Suspended" => return queued("cluster is suspended", info),
@@ -62,35 +63,25 @@ pub(super) fn phase(config: &RayConfig, cx: &PhaseContext<'_>, job: &RayJob) -> 
         Some(ready) => with_link_readiness(phase, ready),
         None => phase,
     };
-    Ok(phase.newer_than(cx.prior))
+    Ok(phase)
 }
 
-/// When a pending head pod may be judged anew.
-pub(super) fn due(cx: &PhaseContext<'_>, job: &RayJob) -> Option<Timestamp> {
+/// When a pending head pod must be checked again.
+pub(super) fn check_at(cx: &PhaseContext<'_>, job: &RayJob) -> Option<Timestamp> {
     let head = head_pod(cx, job.status.as_ref()?)?;
     pending_deadline(head.status.as_ref()?, &cx.task.platform.k8s, cx.task.now)
 }
 
-/// The job has ended.
-pub(super) fn is_terminal(job: &RayJob) -> bool {
-    matches!(deployment_status(job), COMPLETE | FAILED)
-}
-
-/// The job has ended badly; only then the task's own word counts.
-pub(super) fn has_failed(job: &RayJob) -> bool {
-    deployment_status(job) == FAILED
-}
-
-fn deployment_status(job: &RayJob) -> &str {
-    job.status.as_ref().map_or("", |status| &status.job_deployment_status)
-}
-
-/// When the job ended, or the closest thing to it that is known.
-pub(super) fn completed_at(job: &RayJob) -> Option<Timestamp> {
-    let status = job.status.as_ref();
-    let ended = status.and_then(|status| status.end_time.as_ref());
-    let started = status.and_then(|status| status.start_time.as_ref());
-    ended.or(started).or(job.metadata.creation_timestamp.as_ref()).map(|time| time.0)
+/// The end of the job, at its end time or the closest time that is known.
+pub(super) fn ended(job: &RayJob) -> Option<Ended> {
+    let status = job.status.as_ref()?;
+    let failed = match status.job_deployment_status.as_str() {
+        COMPLETE => false,
+        FAILED => true,
+        _ => return None,
+    };
+    let at = status.end_time.as_ref().or(status.start_time.as_ref()).or(job.metadata.creation_timestamp.as_ref());
+    Some(Ended::new(at.map(|time| time.0), failed))
 }
 
 /// The task's own word on whether another attempt may help counts most. Without it, a job that only its cluster lost

@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 use super::config::{RayNodeConfig, RayNodeDefaults};
 use super::resource::{RayClusterSpec, SubmissionMode};
 use super::*;
-use crate::fixture::{any_settings, pod, task};
+use crate::testing::any_settings;
+use aileron_machinery::testing::{pod, task};
 
 fn built(config: RayConfig, custom: &Value) -> RayJob {
-    RayPlugin::new(config).build(&task("ray", Some(custom))).unwrap()
+    RayPlugin::new(config).build(&task("ray", custom)).unwrap()
 }
 
 fn cluster(job: RayJob) -> RayClusterSpec {
@@ -29,8 +30,8 @@ fn job(status: &Value) -> RayJob {
 }
 
 fn phase_of(config: &RayConfig, status: &Value, pods: &[Arc<Pod>], document: Option<&ErrorDocument>) -> PhaseInfo {
-    let (task, prior) = (task("ray", None), ObservedPhase::default());
-    let cx = PhaseContext { task: &task, prior: &prior, pods, error_document: document };
+    let (task, prior) = (task("ray", &Value::Null), ObservedPhase::default());
+    let cx = PhaseContext::new(&task, &prior).with_pods(pods).with_error_document(document);
     RayPlugin::new(config.clone()).phase(&cx, &job(status)).unwrap()
 }
 
@@ -116,7 +117,7 @@ fn a_pod_of_a_group_changes_the_pod_and_keeps_the_mark() {
 #[test]
 fn a_task_without_a_cluster_cannot_work() {
     for custom in [None, Some(json!({})), Some(json!({"rayCluster": null})), Some(json!({"rayCluster": 1}))] {
-        let error = RayPlugin::default().build(&task("ray", custom.as_ref())).unwrap_err();
+        let error = RayPlugin::default().build(&task("ray", custom.as_ref().unwrap_or(&Value::Null))).unwrap_err();
         assert_eq!(error.non_retryable_code(), Some("BadTaskSpecification"), "{error}");
     }
 }
@@ -146,10 +147,10 @@ fn a_task_gets_the_dynamic_links_it_asks_for() {
         ..LogConfig::default()
     };
     let plugin = RayPlugin::new(RayConfig { logs, ..RayConfig::default() });
-    let mut task = task("ray", None);
+    let mut task = task("ray", &Value::Null);
     let links = |task: &TaskContext| -> Vec<String> {
         let prior = ObservedPhase::default();
-        let cx = PhaseContext { task, prior: &prior, pods: &[], error_document: None };
+        let cx = PhaseContext::new(task, &prior);
         let phase = plugin.phase(&cx, &job(&running())).unwrap();
         phase.info().unwrap().logs.iter().map(|link| link.uri.clone()).filter(|uri| uri.contains("//x/")).collect()
     };
@@ -183,7 +184,11 @@ fn the_task_says_whether_a_failure_can_be_retried_and_the_platform_only_if_it_do
 
 #[test]
 fn the_tasks_own_word_is_asked_for_only_when_the_job_has_failed() {
-    let reads = |status: &str| RayPlugin::default().reads_error_document(&job(&json!({"jobDeploymentStatus": status})));
+    // The manager fetches the error document of an object that says that it failed.
+    let reads = |status: &str| {
+        let ended = RayPlugin::default().ended(&job(&json!({"jobDeploymentStatus": status})));
+        ended.is_some_and(|ended| ended.failed)
+    };
     assert!(reads("Failed"));
     for status in ["", "Initializing", "Running", "Suspended", "Complete"] {
         assert!(!reads(status), "{status}");
@@ -200,15 +205,17 @@ fn a_head_node_that_cannot_start_fails_the_task_while_the_job_still_runs() {
     let phase = phase_of(&RayConfig::default(), &running(), std::slice::from_ref(&stuck), None);
     assert_eq!((phase.phase(), phase.cleanup_on_failure()), (Phase::PermanentFailure, true));
 
-    let (task, prior) = (task("ray", None), ObservedPhase::default());
-    let cx = PhaseContext { task: &task, prior: &prior, pods: &[stuck], error_document: None };
-    assert!(RayPlugin::default().due(&cx, &job(&running())).is_some_and(|due| due > task.now));
+    let (task, prior) = (task("ray", &Value::Null), ObservedPhase::default());
+    let pods = [stuck];
+    let cx = PhaseContext::new(&task, &prior).with_pods(&pods);
+    let phase = RayPlugin::default().phase(&cx, &job(&running())).unwrap();
+    assert!(phase.check_at().is_some_and(|at| at > task.now));
 }
 
 #[test]
 fn a_status_nobody_knows_is_an_error_and_none_is_waiting() {
-    let (task, prior) = (task("ray", None), ObservedPhase::default());
-    let cx = PhaseContext { task: &task, prior: &prior, pods: &[], error_document: None };
+    let (task, prior) = (task("ray", &Value::Null), ObservedPhase::default());
+    let cx = PhaseContext::new(&task, &prior);
     let unknown = RayPlugin::default().phase(&cx, &job(&json!({"jobDeploymentStatus": "New"}))).unwrap_err();
     assert_eq!(unknown.to_string(), "unknown job deployment status: New");
     let lost = phase_of(&RayConfig::default(), &json!({}), &[], None);
@@ -225,6 +232,6 @@ proptest! {
         if as_cluster {
             custom = json!({"rayCluster": custom});
         }
-        let _ = RayPlugin::default().build(&task("ray", Some(&custom)));
+        let _ = RayPlugin::default().build(&task("ray", &custom));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use aileron_idl::flyteidl2::core::{LiteralType, Primitive, Scalar, VariableEntry, VariableMap};
-use aileron_machinery::{Phase, Platform, StoredState, TaskContext, TaskData, TaskDataError, TaskMetadata, TaskPaths};
+use aileron_machinery::{Phase, ServiceError, StoredState, TaskServices};
 
 use super::*;
 
@@ -12,9 +12,9 @@ use super::*;
 struct Inputs(Option<LiteralMap>);
 
 #[async_trait]
-impl TaskData for Inputs {
-    async fn inputs(&self) -> Result<LiteralMap, TaskDataError> {
-        self.0.clone().ok_or_else(|| TaskDataError { message: "no such file".into(), source: None })
+impl TaskServices for Inputs {
+    async fn inputs(&self) -> Result<LiteralMap, ServiceError> {
+        self.0.clone().ok_or_else(|| ServiceError::new("no such file"))
     }
 }
 
@@ -49,16 +49,10 @@ fn handle(
     now: i64,
 ) -> Result<CoreStep, PluginError> {
     let template = TaskTemplate { interface: Some(interface), ..Default::default() };
-    let task = TaskContext {
-        template: Arc::new(template),
-        metadata: Arc::new(TaskMetadata::default()),
-        paths: Arc::new(TaskPaths::default()),
-        inputs: None,
-        platform: Platform::default(),
-        now: at(now),
-    };
+    let mut task = aileron_machinery::testing::task(TASK_TYPE, &serde_json::Value::Null);
+    (task.template, task.now) = (Arc::new(template), at(now));
     let state = StoredState::default();
-    let request = CoreRequest { task: &task, state: &state, running_since: running_since.map(at), data };
+    let request = CoreRequest::new(&task, &state).with_running_since(running_since.map(at)).with_services(data);
     let future = pin!(SleepPlugin.handle(&request));
     match { future }.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(step) => step,

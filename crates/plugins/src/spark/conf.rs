@@ -106,7 +106,7 @@ fn limit_cores(conf: &mut SparkConf, settings: &PodSettings) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::fixture::task;
+    use aileron_machinery::testing::task;
 
     fn pairs(pairs: &[(&str, &str)]) -> SparkConf {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -114,7 +114,7 @@ mod tests {
 
     fn conf(config: &SparkConfig, own: &[(&str, &str)]) -> SparkConf {
         let job = SparkJob { spark_conf: pairs(own), ..SparkJob::default() };
-        let mut conf = spark_conf(&task("spark", None), config, &job);
+        let mut conf = spark_conf(&task("spark", &serde_json::Value::Null), config, &job);
         assert_eq!(conf.remove(POD_NAME_PREFIX).as_deref(), Some("run-a0-0"));
         assert_eq!(conf.remove(START_TIME).as_deref(), Some("1257894000000"));
         conf

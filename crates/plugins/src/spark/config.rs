@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use aileron_kubekit::duration::GoDuration;
+use aileron_machinery::PluginSection;
 use aileron_machinery::config::LogConfig;
 use aileron_machinery::config::schema::{self, null_if_empty};
 use schemars::JsonSchema;
@@ -29,6 +30,10 @@ pub struct SparkConfig {
     /// Time limit of the one look at the CRD that finds out whether it knows pod templates.
     #[schemars(schema_with = "schema::duration")]
     pub pod_template_detection_timeout: GoDuration,
+}
+
+impl PluginSection for SparkConfig {
+    const KEY: &'static str = "spark";
 }
 
 /// A named bundle of Spark settings.

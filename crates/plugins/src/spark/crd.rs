@@ -1,52 +1,32 @@
 //! What the cluster's `SparkApplication` CRD knows.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use k8s_openapi::Resource;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde::{Deserialize, Serialize};
 
 use super::resource::SparkApplication;
-
-/// The name of the CRD to look at.
-pub const CRD_NAME: &str = "sparkapplications.sparkoperator.k8s.io";
 
 /// Where in the schema pod templates show; executors got theirs in the same version of the operator.
 const DRIVER_TEMPLATE: [&str; 3] = ["spec", "driver", "template"];
 
-/// Whether the cluster's CRD takes pod templates, as last seen. Clones share what is seen, so whoever looks at the CRD
-/// tells the plugin through its own clone. Until somebody has looked, the answer is no: the API server silently drops
-/// templates that the CRD does not know, and with them what only they say.
+/// What the plugin wants to know about the CRD. Without a CRD that was read, nothing is supported: the API server
+/// silently drops templates that the CRD does not know, and with them what only the templates say.
 ///
 /// # Differs from upstream
 ///
 /// Upstream looks once, at the first Spark task, and never again. Here a CRD that appears or is replaced later counts
 /// without a restart.
-#[derive(Clone, Debug, Default)]
-pub struct PodTemplateSupport(Arc<AtomicBool>);
-
-impl PodTemplateSupport {
-    /// An answer that is known from the start.
-    pub fn known(supported: bool) -> Self {
-        Self(Arc::new(AtomicBool::new(supported)))
-    }
-
-    /// Notes what the CRD looks like now; `None` if there is none.
-    pub fn observe(&self, crd: Option<&CustomResourceDefinition>) {
-        // Nothing else hangs on the order of the two.
-        self.0.store(crd.is_some_and(has_driver_template), Ordering::Relaxed);
-    }
-
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DefinitionFacts {
     /// The CRD takes pod templates.
-    pub fn is_supported(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
+    pub pod_templates: bool,
 }
 
-/// Equal if they give the same answer now.
-impl PartialEq for PodTemplateSupport {
-    fn eq(&self, other: &Self) -> bool {
-        self.is_supported() == other.is_supported()
+impl DefinitionFacts {
+    /// Reads a CRD.
+    pub fn of(crd: &CustomResourceDefinition) -> Self {
+        Self { pod_templates: has_driver_template(crd) }
     }
 }
 
@@ -90,16 +70,5 @@ mod tests {
         assert!(!has_driver_template(&crd(&version("v1beta1", true, &template))));
         assert!(!has_driver_template(&crd(&version("v1beta2", true, &json!({"cores": {"type": "integer"}})))));
         assert!(!has_driver_template(&crd(&json!({"name": "v1beta2", "served": true, "storage": true}))));
-    }
-
-    #[test]
-    fn what_one_clone_sees_the_others_know() {
-        let support = PodTemplateSupport::default();
-        let plugin = support.clone();
-        assert!(!plugin.is_supported());
-        support.observe(Some(&crd(&version("v1beta2", true, &json!({"template": {"type": "object"}})))));
-        assert!(plugin.is_supported());
-        support.observe(None);
-        assert!(!plugin.is_supported());
     }
 }

@@ -2,8 +2,8 @@
 
 use aileron_idl::flyteidl2::core::task_log::LinkType;
 use aileron_idl::flyteidl2::core::{ContainerContext, LogContext, PodLogContext};
-use aileron_machinery::pod::phase::failed_or_pending_phase;
-use aileron_machinery::{ExecutionError, Phase, PhaseContext, PhaseInfo, TaskInfo, code};
+use aileron_machinery::pod::phase::{failed_or_pending_phase, pending_deadline};
+use aileron_machinery::{Ended, ExecutionError, Phase, PhaseContext, PhaseInfo, TaskInfo, code};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use prost_types::value::Kind;
@@ -38,29 +38,33 @@ pub(super) fn phase(cx: &PhaseContext<'_>, config: &SparkConfig, application: &S
             return driver;
         }
     }
-    with_readiness(application_phase(status, info)).newer_than(cx.prior)
+    with_readiness(application_phase(status, info))
 }
 
 /// The driver's pod, if there is one.
-pub(super) fn driver_pod<'a>(cx: &PhaseContext<'a>, application: &SparkApplication) -> Option<&'a Pod> {
+fn driver_pod<'a>(cx: &PhaseContext<'a>, application: &SparkApplication) -> Option<&'a Pod> {
     let name = &application.status.as_ref()?.driver_info.pod_name;
     let pods: &'a [_] = cx.pods;
     pods.iter().map(AsRef::as_ref).find(|pod: &&Pod| pod.metadata.name.as_ref() == Some(name))
 }
 
-/// The application will not change its outcome any more.
-pub(super) fn is_terminal(application: &SparkApplication) -> bool {
-    let state = application.status.as_ref().map_or(state::NEW, |status| &status.application_state.state);
-    [state::COMPLETED, state::FAILED, state::SUBMISSION_FAILED].contains(&state)
+/// When a pending driver must be checked again.
+pub(super) fn check_at(cx: &PhaseContext<'_>, application: &SparkApplication) -> Option<Timestamp> {
+    let driver = driver_pod(cx, application)?;
+    pending_deadline(driver.status.as_ref()?, &cx.task.platform.k8s, cx.task.now)
 }
 
-/// When the application ended, or the closest thing to it that is known.
-pub(super) fn completed_at(application: &SparkApplication) -> Option<Timestamp> {
-    let status = application.status.as_ref();
-    status
-        .and_then(|status| status.termination_time.as_ref().or(status.last_submission_attempt_time.as_ref()))
-        .or(application.metadata.creation_timestamp.as_ref())
-        .map(|time| time.0)
+/// The end of the application, at its termination or the closest time that is known.
+pub(super) fn ended(application: &SparkApplication) -> Option<Ended> {
+    let status = application.status.as_ref()?;
+    let failed = match status.application_state.state.as_str() {
+        state::COMPLETED => false,
+        state::FAILED | state::SUBMISSION_FAILED => true,
+        _ => return None,
+    };
+    let at = status.termination_time.as_ref().or(status.last_submission_attempt_time.as_ref());
+    let at = at.or(application.metadata.creation_timestamp.as_ref());
+    Some(Ended::new(at.map(|time| time.0), failed))
 }
 
 /// Where the task stands according to the operator.
@@ -70,15 +74,13 @@ fn application_phase(status: &SparkApplicationStatus, info: TaskInfo) -> PhaseIn
         PhaseInfo::retryable_failure(ExecutionError::user(code::DOWNSTREAM_SYSTEM_ERROR, message), info)
     };
     match status.application_state.state.as_str() {
-        state::NEW => PhaseInfo::queued(PhaseInfo::FIRST_VERSION, "job queued", info),
-        state::SUBMITTED | state::PENDING_SUBMISSION => {
-            PhaseInfo::initializing(PhaseInfo::FIRST_VERSION, "job submitted", info)
-        }
+        state::NEW => PhaseInfo::queued("job queued", info),
+        state::SUBMITTED | state::PENDING_SUBMISSION => PhaseInfo::initializing("job submitted", info),
         // The two spaces are upstream's; stored messages are compared.
         state::SUBMISSION_FAILED => failure("Spark Job  Submission Failed", info),
         state::FAILED => failure("Spark Job Failed", info),
         state::COMPLETED => PhaseInfo::success(info),
-        _ => PhaseInfo::running(PhaseInfo::FIRST_VERSION, info),
+        _ => PhaseInfo::running(info),
     }
 }
 

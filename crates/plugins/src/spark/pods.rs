@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::conf::{self, PodSettings, SparkConf};
 use super::resource::SparkPodSpec;
 use super::{DRIVER_CONTAINER, EXECUTOR_CONTAINER, SPARK};
-use crate::{env_var, pod_template};
+use aileron_machinery::pod::{env_var, pod_template};
 
 /// What a pod is for.
 #[derive(Clone, Copy, Debug)]

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use aileron_machinery::custom_resource;
 use k8s_openapi::api::core::v1::{Affinity, EnvVar, PodDNSConfig, PodSecurityContext, PodTemplateSpec, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::custom_resource;
-use crate::resource::OtherFields;
+use aileron_machinery::OtherFields;
 
 custom_resource! {
     /// A Spark application, `sparkoperator.k8s.io/v1beta2`: a driver and its executors.

@@ -10,10 +10,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{any_settings, pod, task};
+use crate::testing::any_settings;
+use aileron_machinery::testing::{pod, task};
 
-fn plugin(pod_templates: bool) -> SparkPlugin {
-    SparkPlugin::new(SparkConfig::default(), PodTemplateSupport::known(pod_templates))
+fn plugin() -> SparkPlugin {
+    SparkPlugin::new(SparkConfig::default())
 }
 
 fn application(status: &Value) -> SparkApplication {
@@ -27,18 +28,18 @@ fn running() -> Value {
 
 fn phase_of(plugin: &SparkPlugin, task: &TaskContext, status: &Value, pods: &[Arc<Pod>]) -> PhaseInfo {
     let prior = ObservedPhase::default();
-    let cx = PhaseContext { task, prior: &prior, pods, error_document: None };
+    let cx = PhaseContext::new(task, &prior).with_pods(pods);
     plugin.phase(&cx, &application(status)).unwrap()
 }
 
 #[test]
 fn only_executors_may_be_taken_away() {
-    let mut task = task("spark", Some(&json!({"mainClass": "Main", "sparkConf": {"spark.executor.instances": "3"}})));
+    let mut task = task("spark", &json!({"mainClass": "Main", "sparkConf": {"spark.executor.instances": "3"}}));
     let spot = Toleration { key: Some("spot".into()), ..Toleration::default() };
     let config = K8sConfig { interruptible_tolerations: vec![spot], ..K8sConfig::default() };
     task.platform.k8s = Arc::new(config);
     Arc::make_mut(&mut task.metadata).interruptible = true;
-    let spec = plugin(false).build(&task).unwrap().spec;
+    let spec = plugin().build(&task).unwrap().spec;
     assert_eq!(spec.driver.tolerations.unwrap_or_default().len(), 0);
     assert_eq!(spec.executor.pod.tolerations.unwrap().len(), 1);
     assert_eq!(spec.executor.instances, Some(3));
@@ -49,8 +50,12 @@ fn only_executors_may_be_taken_away() {
 #[test]
 fn a_pod_of_the_task_is_the_template_and_needs_a_crd_that_takes_it() {
     let pod = json!({"pod_spec": {"containers": [{"name": "mine"}], "priorityClassName": "high"}});
-    let task = task("spark", Some(&json!({"mainClass": "Main", "driverPod": pod})));
-    let spec = plugin(true).build(&task).unwrap().spec;
+    let mut task = task("spark", &json!({"mainClass": "Main", "driverPod": pod}));
+    let without = plugin().build(&task).unwrap().spec;
+    assert_eq!((without.driver.template, without.spark_version.as_str()), (None, ""));
+
+    task.definition = Some(Arc::new(json!({"podTemplates": true})));
+    let spec = plugin().build(&task).unwrap().spec;
     let driver = spec.driver.template.unwrap().spec.unwrap();
     assert_eq!((driver.containers[0].name.as_str(), driver.priority_class_name.as_deref()), ("mine", Some("high")));
     let executor = spec.executor.pod.template.unwrap().spec.unwrap();
@@ -59,10 +64,8 @@ fn a_pod_of_the_task_is_the_template_and_needs_a_crd_that_takes_it() {
     assert_eq!(spec.spark_version, "3.0.0");
     assert_eq!(spec.spark_conf["spark.kubernetes.driver.podTemplateContainerName"], DRIVER_CONTAINER);
 
-    let without = plugin(false).build(&task).unwrap().spec;
-    assert_eq!((without.driver.template, without.spark_version.as_str()), (None, ""));
     let off = SparkConfig { enable_pod_template: false, ..SparkConfig::default() };
-    let switched_off = SparkPlugin::new(off, PodTemplateSupport::known(true)).build(&task).unwrap().spec;
+    let switched_off = SparkPlugin::new(off).build(&task).unwrap().spec;
     assert_eq!(switched_off.driver.template, None);
 }
 
@@ -74,29 +77,29 @@ fn a_task_with_nothing_to_run_cannot_work() {
         Some(json!({"sparkConf": 1})),
         Some(json!({"mainClass": "M", "driverPod": {"podSpec": {"containers": 1}}})),
     ] {
-        let error = plugin(true).build(&task("spark", custom.as_ref())).unwrap_err();
+        let error = plugin().build(&task("spark", custom.as_ref().unwrap_or(&Value::Null))).unwrap_err();
         assert_eq!(error.non_retryable_code(), Some("BadTaskSpecification"), "{error}");
     }
 }
 
 #[test]
 fn a_failed_driver_counts_before_the_operator_says_so() {
-    let task = task("spark", None);
+    let task = task("spark", &Value::Null);
     let failed = json!({"phase": "Failed", "reason": "Evicted", "message": "no space"});
     let driver = pod("driver", DRIVER_CONTAINER, &failed);
-    let phase = phase_of(&plugin(false), &task, &running(), &[pod("other", "c", &failed), driver]);
+    let phase = phase_of(&plugin(), &task, &running(), &[pod("other", "c", &failed), driver]);
     assert_eq!(phase.phase(), Phase::RetryableFailure);
-    let phase = phase_of(&plugin(false), &task, &running(), &[pod("other", "c", &failed)]);
+    let phase = phase_of(&plugin(), &task, &running(), &[pod("other", "c", &failed)]);
     assert_eq!(phase.phase(), Phase::Running);
 }
 
 #[test]
 fn the_outcome_is_the_operators() {
-    let task = task("spark", None);
+    let task = task("spark", &Value::Null);
     let of = |state: &str| {
         let status = json!({"applicationState": {"state": state, "errorMessage": "why"}});
-        let phase = phase_of(&plugin(false), &task, &status, &[]);
-        (phase.phase(), plugin(false).is_terminal(&application(&status)))
+        let phase = phase_of(&plugin(), &task, &status, &[]);
+        (phase.phase(), plugin().ended(&application(&status)).is_some())
     };
     assert_eq!(of(""), (Phase::Queued, false));
     assert_eq!(of("SUBMITTED"), (Phase::Initializing, false));
@@ -107,22 +110,20 @@ fn the_outcome_is_the_operators() {
     assert_eq!(of("SUBMISSION_FAILED"), (Phase::RetryableFailure, true));
 
     let status = json!({"applicationState": {"state": "FAILED", "errorMessage": "why"}});
-    let phase = phase_of(&plugin(false), &task, &status, &[]);
+    let phase = phase_of(&plugin(), &task, &status, &[]);
     let error = phase.error().unwrap();
     assert_eq!((error.kind, error.message.as_str()), (ErrorKind::User, "Spark Job Failed with Error: why"));
 }
 
 #[test]
 fn a_pending_driver_is_looked_at_again_when_its_time_is_over() {
-    let task = task("spark", None);
+    let task = task("spark", &Value::Null);
     let waiting = json!({"phase": "Pending", "conditions": [
         {"type": "Ready", "status": "False", "lastTransitionTime": "2009-11-10T22:59:59Z"},
     ]});
-    let prior = ObservedPhase::default();
-    let pods = [pod("driver", DRIVER_CONTAINER, &waiting)];
-    let cx = PhaseContext { task: &task, prior: &prior, pods: &pods, error_document: None };
-    assert!(plugin(false).due(&cx, &application(&running())).is_some_and(|due| due > task.now));
-    assert_eq!(plugin(false).due(&PhaseContext { pods: &[], ..cx }, &application(&running())), None);
+    let check_at = |pods: &[Arc<Pod>]| phase_of(&plugin(), &task, &running(), pods).check_at();
+    assert!(check_at(&[pod("driver", DRIVER_CONTAINER, &waiting)]).is_some_and(|at| at > task.now));
+    assert_eq!(check_at(&[]), None);
 }
 
 #[test]
@@ -130,8 +131,8 @@ fn a_task_gets_the_dynamic_links_it_asks_for() {
     let template = LogTemplate { template_uris: vec!["https://x/{{.podName}}".into()], ..LogTemplate::default() };
     let mut config = SparkConfig::default();
     config.logs.mixed.dynamic_log_links.insert("profiler".into(), template);
-    let plugin = SparkPlugin::new(config, PodTemplateSupport::default());
-    let mut task = task("spark", None);
+    let plugin = SparkPlugin::new(config);
+    let mut task = task("spark", &Value::Null);
     let uris = |task: &TaskContext| -> Vec<String> {
         let phase = phase_of(&plugin, task, &running(), &[]);
         phase.info().unwrap().logs.iter().map(|link| link.uri.clone()).collect()
@@ -145,11 +146,11 @@ fn a_task_gets_the_dynamic_links_it_asks_for() {
 #[test]
 fn the_user_interface_is_the_drivers_and_later_the_history() {
     let config = SparkConfig { spark_history_server_url: "https://h".into(), ..SparkConfig::default() };
-    let plugin = SparkPlugin::new(config, PodTemplateSupport::default());
+    let plugin = SparkPlugin::new(config);
     let interface = |state: &str| {
         let status = json!({"applicationState": {"state": state}, "sparkApplicationId": "app",
             "driverInfo": {"podName": "driver", "webUIIngressAddress": "ui"}});
-        let phase = phase_of(&plugin, &task("spark", None), &status, &[]);
+        let phase = phase_of(&plugin, &task("spark", &Value::Null), &status, &[]);
         let is_dashboard = |link: &&TaskLog| link.link_type() == LinkType::Dashboard;
         let uri = phase.info().unwrap().logs.iter().find(is_dashboard).map(|link| link.uri.clone());
         (uri, phase.reason().to_owned())
@@ -161,7 +162,10 @@ fn the_user_interface_is_the_drivers_and_later_the_history() {
 
 #[test]
 fn an_application_ends_when_it_says_so() {
-    let at = |status: Value| plugin(false).completed_at(&application(&status)).unwrap().to_string();
+    let at = |mut status: Value| {
+        status["applicationState"] = json!({"state": "COMPLETED"});
+        plugin().ended(&application(&status)).unwrap().at.unwrap().to_string()
+    };
     let submitted = "2009-11-10T22:10:00Z";
     let ended = "2009-11-10T22:20:00Z";
     assert_eq!(at(json!({"terminationTime": ended, "lastSubmissionAttemptTime": submitted})), ended);
@@ -201,6 +205,8 @@ proptest! {
         custom in prop_oneof![any_settings(KEYS), any_job()],
         templates in any::<bool>(),
     ) {
-        let _ = plugin(templates).build(&task("spark", Some(&custom)));
+        let mut task = task("spark", &custom);
+        task.definition = Some(Arc::new(json!({"podTemplates": templates})));
+        let _ = plugin().build(&task);
     }
 }

@@ -1,10 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use aileron_config::{Loader, Sources};
-use aileron_machinery::{K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginSet, TaskContext};
+use aileron_machinery::{K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginSources, TaskContext};
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
@@ -67,7 +66,7 @@ fn offline(task: &str, loaded: &Loaded, pod_template: &str) -> Offline {
         action: given.action,
         template: given.template,
         config: loaded.config.clone(),
-        plugins: Arc::new(|config| aileron_plugins::builtin(&(&config.plugins).into())),
+        plugins: aileron_plugins::builtin(),
         pod_templates: vec![read::pod_template(pod_template.as_bytes()).unwrap()],
         inputs: None,
         environment: [("REGION".to_owned(), "eu-1".to_owned())].into(),
@@ -158,7 +157,7 @@ fn losers_are_those_overwritten_and_those_that_would_have_stood() {
 fn the_choice_of_the_plugin_decides_about_no_single_field() {
     let loaded = loaded(CONFIG);
     let mut offline = offline(TASK, &loaded, POD_TEMPLATE);
-    offline.plugins = Arc::new(|config| aileron_plugins::builtin(&(&config.plugins).into()).with(Plain));
+    offline.plugins = aileron_plugins::builtin().with(Plain);
     offline.action.spec.task_type = "plain".into();
     let explanation = explain(&offline, &loaded).unwrap();
     let by_type =
@@ -185,20 +184,16 @@ impl K8sPlugin for Plain {
     fn phase(&self, _: &PhaseContext<'_>, _: &ConfigMap) -> Result<PhaseInfo, PluginError> {
         Ok(PhaseInfo::undefined())
     }
-
-    fn is_terminal(&self, _: &ConfigMap) -> bool {
-        true
-    }
 }
 
 #[test]
 fn a_plugin_without_layers_is_explained_too() {
     let loaded = loaded(CONFIG);
     let mut offline = offline(TASK, &loaded, POD_TEMPLATE);
-    offline.plugins = Arc::new(|_| PluginSet::new().with(Plain));
+    offline.plugins = PluginSources::new().with(Plain);
     offline.action.spec.task_type = "plain".into();
     let explanation = explain(&offline, &loaded).unwrap();
-    assert_eq!(explanation.plugin, "plain");
+    assert_eq!(&*explanation.plugin, "plain");
     let scheduler = of(&explanation, "data.scheduler");
     assert_eq!(scheduler.layer, "build");
     assert_eq!(told(&scheduler.sources), ["config plugins.k8s.scheduler-name (config.yaml:5)"]);

@@ -22,7 +22,7 @@ pub(crate) fn offline(file: &[u8]) -> Offline {
         action: given.action,
         template: given.template,
         config: Config::default(),
-        plugins: Arc::new(|config| aileron_plugins::builtin(&(&config.plugins).into())),
+        plugins: aileron_plugins::builtin(),
         pod_templates: Vec::new(),
         inputs: None,
         environment: BTreeMap::new(),
@@ -65,7 +65,7 @@ fn the_object_is_complete() {
     let mut offline = offline(TASK.as_bytes());
     offline.config.plugins.k8s.inject_finalizer = true;
     let Rendered { plugin, object } = offline.render().unwrap();
-    assert_eq!(plugin, "pod");
+    assert_eq!(&*plugin, "pod");
     assert_eq!(object["metadata"]["name"], "run-a0-0");
     assert_eq!(object["metadata"]["namespace"], "p-d");
     assert_eq!(object["metadata"]["labels"]["run"], "run");

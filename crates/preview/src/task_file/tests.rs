@@ -282,7 +282,7 @@ fn the_examples_are_right_and_have_an_expectation() {
         assert!(offline.inputs.is_some(), "{name}: an example needs no inputs");
         let rendered = offline.render().unwrap_or_else(|error| panic!("{name}: {error}"));
         let plugin = if file.template.r#type == "spark" { "spark" } else { "pod" };
-        assert_eq!(rendered.plugin, plugin, "{name}");
+        assert_eq!(&*rendered.plugin, plugin, "{name}");
         count += 1;
     }
     assert!(count >= 8, "only {count} examples");

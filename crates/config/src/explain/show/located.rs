@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use super::super::super::error::Origin;
 use super::super::super::load::Loaded;
 use super::super::super::shape::{Kind, Shape};
-use super::super::{keys, to_value};
+use super::super::to_value;
 use super::{Selection, View, hidden};
 
 /// The configuration in effect as a list of `{key, value, origin}`, one for each key and for each entry of a map,
 /// in alphabetical order. Passwords and secret keys are hidden.
 #[must_use]
 pub fn located(loaded: &Loaded, selection: Selection) -> Value {
-    let schema = keys();
+    let schema = &loaded.schema;
     let view = View { set: &loaded.set, selection, text: String::new() };
     let mut rows = Vec::new();
-    group(&view, Shape::of(&schema), &to_value(&loaded.config), &mut Vec::new(), &mut rows);
+    group(&view, Shape::of(schema), &to_value(&loaded.config), &mut Vec::new(), &mut rows);
     rows.sort_by(|left, right| left["key"].as_str().cmp(&right["key"].as_str()));
     Value::Array(rows)
 }

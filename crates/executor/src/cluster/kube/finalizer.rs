@@ -87,7 +87,7 @@ pub(super) async fn take_off(
         now = for_metadata(writer.client(), request).await?;
         if now.uid != seen.uid {
             let namespace = seen.namespace.as_deref().unwrap_or_default();
-            return Err(ApiError::somebody_elses("object", namespace, name));
+            return Err(ApiError::owned_by_other("object", namespace, name));
         }
     }
 }

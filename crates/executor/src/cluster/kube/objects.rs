@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use aileron_action::pending::ObjectEvent;
 use aileron_kubekit::ApiError;
-use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
+use aileron_machinery::{AnyResource, ObjectPlugin, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -19,7 +19,7 @@ use super::Writer;
 use super::finalizer::{Persistence, take_off};
 use super::requests::{answered, at, for_metadata, read, unbuildable};
 use crate::caches::Caches;
-use crate::cluster::{IsMeant, Objects, Observed, Sent};
+use crate::cluster::{IdentityCheck, Objects, Observed, Sent};
 
 /// How long a fresh object may be missing from the cache before the server itself is asked.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(30);
@@ -105,11 +105,11 @@ impl KubeObjects {
         }
     }
 
-    /// The UID of the object at a place, if it is the one meant. What the cache shows of it costs nothing; the server is
+    /// The UID of the object at a place, if it passes the check. What the cache shows of it costs nothing; the server is
     /// asked where the cache shows none, since it has only what bears our labels.
-    async fn identify(&self, place: &Place, is_meant: &IsMeant<'_>) -> Result<String, ApiError> {
+    async fn identify(&self, place: &Place, check: &IdentityCheck<'_>) -> Result<String, ApiError> {
         let known = match self.trusted(place) {
-            Trusted::Shown(object) if is_meant(object.metadata()) => object.metadata().uid.clone(),
+            Trusted::Shown(object) if check(object.metadata()) => object.metadata().uid.clone(),
             Trusted::NotYet => self.own().get(place).and_then(|write| Some(write.created.clone()?.0)),
             Trusted::Shown(_) | Trusted::Unknown => None,
         };
@@ -120,8 +120,8 @@ impl KubeObjects {
         let request =
             requests(kind, namespace).get(name, &GetParams::default()).map_err(|error| unbuildable(&error))?;
         let found = for_metadata(self.writer.client(), request).await?;
-        let uid = found.uid.clone().filter(|_| is_meant(&found));
-        uid.ok_or_else(|| ApiError::somebody_elses(&kind.kind, namespace, name))
+        let uid = found.uid.clone().filter(|_| check(&found));
+        uid.ok_or_else(|| ApiError::owned_by_other(&kind.kind, namespace, name))
     }
 
     /// Remembers that an object is on its way out, unless the watch has already seen it go.
@@ -149,7 +149,7 @@ enum Trusted {
 impl Objects for KubeObjects {
     async fn create(
         &self,
-        plugin: &dyn AnyK8sPlugin,
+        plugin: &dyn ObjectPlugin,
         object: Box<dyn AnyResource>,
         holds: &(dyn Fn() -> bool + Send + Sync),
     ) -> Result<Sent, ApiError> {
@@ -181,17 +181,21 @@ impl Objects for KubeObjects {
         Ok(Sent::Created(created.resource_version.and_then(|version| version.parse().ok())))
     }
 
-    fn lacks(&self, kind: &ResourceKind) -> bool {
-        self.caches.objects.lacks(kind)
+    fn kind_missing(&self, kind: &ResourceKind) -> bool {
+        self.caches.objects.kind_missing(kind)
     }
 
-    async fn observe(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError> {
+    fn definition(&self, plugin: &str) -> Option<Arc<Value>> {
+        self.caches.objects.definition(plugin)
+    }
+
+    async fn observe(&self, plugin: &dyn ObjectPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError> {
         let place = (plugin.kind(), namespace.to_owned(), name.to_owned());
         match self.trusted(&place) {
             Trusted::Shown(object) => Ok(Observed::Present(object)),
             Trusted::NotYet => Ok(Observed::NotYetVisible),
             // One live look before an object counts as lost.
-            Trusted::Unknown => match self.look(plugin, namespace, name).await {
+            Trusted::Unknown => match self.get_live(plugin, namespace, name).await {
                 Ok(object) => Ok(Observed::Present(object)),
                 Err(error) if error.is_not_found() => Ok(Observed::Absent(error)),
                 Err(error) => Err(error),
@@ -199,9 +203,9 @@ impl Objects for KubeObjects {
         }
     }
 
-    async fn look(
+    async fn get_live(
         &self,
-        plugin: &dyn AnyK8sPlugin,
+        plugin: &dyn ObjectPlugin,
         namespace: &str,
         name: &str,
     ) -> Result<Arc<dyn AnyResource>, ApiError> {
@@ -211,7 +215,7 @@ impl Objects for KubeObjects {
         plugin.decode(object).map_err(|error| unserialisable(&error))
     }
 
-    fn cached(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>> {
+    fn cached(&self, plugin: &dyn ObjectPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>> {
         match self.trusted(&(plugin.kind(), namespace.to_owned(), name.to_owned())) {
             Trusted::Shown(object) => Some(object),
             Trusted::NotYet | Trusted::Unknown => None,
@@ -223,10 +227,10 @@ impl Objects for KubeObjects {
         kind: &ResourceKind,
         namespace: &str,
         name: &str,
-        is_meant: &IsMeant<'_>,
+        check: &IdentityCheck<'_>,
     ) -> Result<(), ApiError> {
         let place = (kind.clone(), namespace.to_owned(), name.to_owned());
-        let uid = self.identify(&place, is_meant).await?;
+        let uid = self.identify(&place, check).await?;
         let preconditions = Some(Preconditions { uid: Some(uid.clone()), resource_version: None });
         let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
         let request = requests(kind, namespace).delete(name, &parameters).map_err(|error| unbuildable(&error))?;
@@ -252,33 +256,14 @@ impl Objects for KubeObjects {
         namespace: &str,
         name: &str,
         mut patch: Value,
-        is_meant: &IsMeant<'_>,
+        check: &IdentityCheck<'_>,
     ) -> Result<(), ApiError> {
         let place = (kind.clone(), namespace.to_owned(), name.to_owned());
         // UIDs do not change, so the server refuses this for any other object.
-        let uid = self.identify(&place, is_meant).await?;
+        let uid = self.identify(&place, check).await?;
         json_patch::merge(&mut patch, &json!({"metadata": {"uid": uid}}));
         let request = requests(kind, namespace)
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-            .map_err(|error| unbuildable(&error))?;
-        let _turn = self.writer.turn().await?;
-        for_metadata(self.writer.client(), request).await.map(drop)
-    }
-
-    async fn update(
-        &self,
-        kind: &ResourceKind,
-        mut object: Box<dyn AnyResource>,
-        is_meant: &IsMeant<'_>,
-    ) -> Result<(), ApiError> {
-        let metadata = object.metadata();
-        let namespace = metadata.namespace.clone().unwrap_or_default();
-        let name = metadata.name.clone().unwrap_or_default();
-        let place = (kind.clone(), namespace.clone(), name.clone());
-        object.metadata_mut().uid = Some(self.identify(&place, is_meant).await?);
-        let body = object.to_json().map_err(|error| unserialisable(&error))?.to_string().into_bytes();
-        let request = requests(kind, &namespace)
-            .replace(&name, &PostParams::default(), body)
             .map_err(|error| unbuildable(&error))?;
         let _turn = self.writer.turn().await?;
         for_metadata(self.writer.client(), request).await.map(drop)

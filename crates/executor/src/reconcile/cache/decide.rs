@@ -72,7 +72,7 @@ pub(super) fn after_reserve(owner: &str, own: &str, phase_version: u32, now: Tim
     }
     let info = cache_info(CatalogCacheStatus::CacheMiss, "waiting for serialized cache owner", now);
     let reason = format!("waiting for cache to be populated by reservation owner {owner:?}");
-    CacheAnswer::WaitForOwner(PhaseInfo::waiting_for_cache(phase_version, reason, info))
+    CacheAnswer::WaitForOwner(PhaseInfo::waiting_for_cache(reason, info).with_version(phase_version))
 }
 
 /// Outputs are stored after a success; a reservation is released after any end of the attempt.

@@ -30,7 +30,7 @@ pub(in crate::reconcile) fn after_user_failure(facts: &Facts<'_>, step: &CoreSte
         return Decision::Record(Box::new(end_after_last_attempt(facts, status, step)));
     }
     let pause = retry_pause(facts.limits, attempt);
-    let queued = PhaseInfo::queued(PhaseInfo::FIRST_VERSION, "restarting task", TaskInfo::at(facts.now));
+    let queued = PhaseInfo::queued("restarting task", TaskInfo::at(facts.now));
     let queued = if pause.is_zero() {
         queued
     } else {

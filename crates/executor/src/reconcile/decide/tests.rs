@@ -93,11 +93,11 @@ pub(in crate::reconcile) fn after(phases: &[(&PhaseInfo, i64)]) -> TaskActionSta
 }
 
 pub(in crate::reconcile) fn queued() -> PhaseInfo {
-    PhaseInfo::queued(0, "task submitted to K8s", info(START))
+    PhaseInfo::queued("task submitted to K8s", info(START))
 }
 
 pub(in crate::reconcile) fn running() -> PhaseInfo {
-    PhaseInfo::running(0, info(START))
+    PhaseInfo::running(info(START))
 }
 
 pub(in crate::reconcile) fn user_failure() -> PhaseInfo {
@@ -199,7 +199,7 @@ fn an_object_that_can_never_run_is_deleted_after_the_end_is_recorded() {
 #[test]
 fn progress_resets_the_count_of_system_failures_and_a_relaunch_does_not() {
     let failed_twice = |phases: &[(&PhaseInfo, i64)]| TaskActionStatus { system_failures: 2, ..after(phases) };
-    let initializing = PhaseInfo::initializing(0, "pulling", info(START));
+    let initializing = PhaseInfo::initializing("pulling", info(START));
     let count = |phases: &[(&PhaseInfo, i64)], answer: PhaseInfo| {
         record(phase_of(&Author::default().action(failed_twice(phases)), answer, 1010)).status.system_failures
     };
@@ -228,7 +228,7 @@ fn the_plugin_is_named_with_the_first_phase_only() {
 
 #[test]
 fn a_task_that_waits_for_a_missing_kind_fails_at_its_deadline() {
-    let waiting = PhaseInfo::waiting_for_resources(0, "no such kind", info(START)).because(PendingReason::MissingKind);
+    let waiting = PhaseInfo::waiting_for_resources("no such kind", info(START)).because(PendingReason::MissingKind);
     let action = Author::default().action(after(&[(&waiting, START)]));
     let minute = Settings { missing_kind_timeout: SignedDuration::from_secs(60), ..settings() };
     let decided = |now: i64| record(phase(&facts(&action, &minute, now), waiting.clone()));
@@ -256,7 +256,7 @@ fn a_reservation_is_extended_while_the_task_runs() {
     assert_eq!(wake(1010, running(), true), requeue);
     assert_eq!(wake(1010, PhaseInfo::undefined(), true), requeue);
     assert_eq!(wake(1010, PhaseInfo::success(info(1010)), true), Wake::OnChange, "it has ended");
-    let waiting = PhaseInfo::waiting_for_cache(0, "owner", info(1010));
+    let waiting = PhaseInfo::waiting_for_cache("owner", info(1010));
     assert_eq!(record(after_cache(&facts(&action, &settings, 1010), waiting)).wake, requeue);
 
     // A timer that expires sooner than the next extension counts.
@@ -281,7 +281,7 @@ fn the_answer_of_the_cache_decides_whether_the_plugin_works() {
     };
     assert_eq!(decided(with_object.clone(), Ok(hit())), use_cache(true));
     assert_eq!(decided(TaskActionStatus::default(), Ok(hit())), use_cache(false), "nothing was created");
-    let wait = PhaseInfo::waiting_for_cache(0, "owner", info(1010));
+    let wait = PhaseInfo::waiting_for_cache("owner", info(1010));
     let decision = decided(with_object.clone(), Ok(CacheAnswer::WaitForOwner(wait.clone())));
     let expected = BeforePlugin::UseCache { phase: wait, object_is_superfluous: false };
     assert_eq!(decision, ControlFlow::Continue(expected), "the object may still be needed");
@@ -314,7 +314,7 @@ fn a_cache_hit_ends_the_action_even_if_its_time_is_over() {
     assert!(facts.limit_check.exceeded().is_some());
     let end = record(after_cache(&facts, PhaseInfo::success(info(1100))));
     assert_eq!(end.phase.phase(), Phase::Success);
-    let waiting = PhaseInfo::waiting_for_cache(0, "owner", info(1100));
+    let waiting = PhaseInfo::waiting_for_cache("owner", info(1100));
     let end = record(after_cache(&facts, waiting));
     assert_eq!(end.phase.error().unwrap().code, "MAX_RUNTIME_EXCEEDED", "waiting does not stop the clock");
 }

@@ -39,11 +39,11 @@ fn after(phases: &[(PhaseInfo, i64)]) -> TaskActionStatus {
 }
 
 fn queued() -> PhaseInfo {
-    PhaseInfo::queued(0, "waiting", TaskInfo::at(at(0)))
+    PhaseInfo::queued("waiting", TaskInfo::at(at(0)))
 }
 
 fn running() -> PhaseInfo {
-    PhaseInfo::running(0, TaskInfo::at(at(0)))
+    PhaseInfo::running(TaskInfo::at(at(0)))
 }
 
 fn checked(metadata: &TaskMetadata, status: &TaskActionStatus, millis: i64) -> LimitCheck {

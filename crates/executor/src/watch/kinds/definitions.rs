@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::registry::served::served_kinds;
 use aileron_action::metadata::MANAGED_LABEL;
 use aileron_action::plugin_choice::Served;
-use aileron_machinery::{AnyK8sPlugin, ResourceKind};
+use aileron_machinery::{ObjectPlugin, ResourceKind};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PartialObjectMeta};
 use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{KindObjects, Observer, Observers};
-use crate::registry::served::served_kinds;
+use super::KindObjects;
+use crate::caches::objects::ObjectCache;
 use crate::watch::events::follow_kind;
 use crate::watch::missed::until_missed;
 use crate::watch::{PAGE, Sink, WatchContext};
@@ -38,18 +40,14 @@ const ASK_IF_ESTABLISHED: Duration = Duration::from_millis(250);
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Follows the definitions in the cluster, and with them the kinds of these plugins.
-pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn AnyK8sPlugin>>, observers: Observers) {
+pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn ObjectPlugin>>) {
     let client = cx.client.clone();
-    let wanted = plugins.into_iter().map(|plugin| (plugin.kind(), plugin));
-    let wanted = wanted.filter(|(kind, _)| !kind.group.is_empty());
-    let wanted: BTreeMap<String, _> =
-        wanted.map(|(kind, plugin)| (format!("{}.{}", kind.plural, kind.group), (kind, plugin))).collect();
+    let wanted = wanted_kinds(plugins);
     let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
     let watches = TaskTracker::new();
     let mut sink = Definitions {
         cx: cx.clone(),
         wanted,
-        observers,
         watches: watches.clone(),
         running: HashMap::new(),
         defined: HashSet::new(),
@@ -83,10 +81,29 @@ pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn AnyK8sPlugin>>, observer
     watches.wait().await;
 }
 
+/// A kind that plugins make, by the name that its definition has or would have.
+struct Wanted {
+    kind: ResourceKind,
+    /// The plugins that make it; the last one decodes its objects.
+    plugins: Vec<Arc<dyn ObjectPlugin>>,
+}
+
+/// The kinds to watch. Pods have a watch of their own.
+fn wanted_kinds(plugins: Vec<Arc<dyn ObjectPlugin>>) -> BTreeMap<String, Wanted> {
+    let mut wanted: BTreeMap<String, Wanted> = BTreeMap::new();
+    for plugin in plugins {
+        let kind = plugin.kind();
+        if kind != ResourceKind::of::<Pod>() {
+            let entry = wanted.entry(kind.definition_name()).or_insert(Wanted { kind, plugins: Vec::new() });
+            entry.plugins.push(plugin);
+        }
+    }
+    wanted
+}
+
 struct Definitions {
     cx: WatchContext,
-    wanted: BTreeMap<String, (ResourceKind, Arc<dyn AnyK8sPlugin>)>,
-    observers: Observers,
+    wanted: BTreeMap<String, Wanted>,
     watches: TaskTracker,
     running: HashMap<String, CancellationToken>,
     /// Kinds that a definition brought. Others are served by the API server itself, or by another one behind it, and do
@@ -100,10 +117,10 @@ struct Definitions {
 impl Definitions {
     /// Starts and stops watches by what the cluster says it serves.
     async fn compare(&mut self, client: &kube::Client) {
-        let kinds: Vec<_> = self.wanted.values().map(|(kind, _)| kind.clone()).collect();
+        let kinds: Vec<_> = self.wanted.values().map(|wanted| wanted.kind.clone()).collect();
         let served = served_kinds(client, &kinds).await;
         self.asked = served.values().all(|served| matches!(served, Served::Yes | Served::No));
-        let names: Vec<_> = self.wanted.iter().map(|(name, (kind, _))| (name.clone(), kind.clone())).collect();
+        let names: Vec<_> = self.wanted.iter().map(|(name, wanted)| (name.clone(), wanted.kind.clone())).collect();
         for (name, kind) in names {
             match served.get(&kind) {
                 Some(Served::Yes) => self.appeared(&name),
@@ -119,22 +136,26 @@ impl Definitions {
 
     fn appeared(&mut self, name: &str) {
         self.start(name);
-        if let (Some((kind, _)), Some(stop)) = (self.wanted.get(name), self.running.get(name))
-            && self.cx.caches.objects.lacks(kind)
-        {
-            let asked = until_served(self.cx.clone(), kind.clone());
+        let Some(wanted) = self.wanted.get(name) else { return };
+        if let Some(stop) = self.running.get(name).filter(|_| self.cx.caches.objects.kind_missing(&wanted.kind)) {
+            let asked = until_served(self.cx.clone(), wanted.kind.clone());
             let stop = stop.clone();
             self.watches.spawn(async move { stop.run_until_cancelled_owned(asked).await });
         }
-        if let Some((name, observe)) = self.observers.get_key_value(name) {
-            let look = look(self.cx.client.clone(), name, Arc::clone(observe));
+        let readers: Vec<_> = readers(&wanted.plugins).cloned().collect();
+        if !readers.is_empty() {
+            let read =
+                read_definition(self.cx.client.clone(), name.to_owned(), readers, Arc::clone(&self.cx.caches.objects));
             let stop = self.cx.cancel.clone();
-            self.watches.spawn(async move { stop.run_until_cancelled_owned(look).await });
+            self.watches.spawn(async move { stop.run_until_cancelled_owned(read).await });
         }
     }
 
     fn start(&mut self, name: &str) {
-        let Some((kind, plugin)) = self.wanted.get(name).filter(|_| !self.running.contains_key(name)) else { return };
+        let Some(Wanted { kind, plugins }) = self.wanted.get(name).filter(|_| !self.running.contains_key(name)) else {
+            return;
+        };
+        let Some(plugin) = plugins.last() else { return };
         let stop = self.cx.cancel.child_token();
         self.running.insert(name.to_owned(), stop.clone());
         let resource = ApiResource {
@@ -153,10 +174,12 @@ impl Definitions {
     }
 
     fn stop(&mut self, name: &str) {
-        let (Some(stop), Some((kind, _))) = (self.running.remove(name), self.wanted.get(name)) else { return };
+        let (Some(stop), Some(Wanted { kind, plugins })) = (self.running.remove(name), self.wanted.get(name)) else {
+            return;
+        };
         stop.cancel();
-        if let Some(observe) = self.observers.get(name) {
-            observe(None);
+        for plugin in readers(plugins) {
+            self.cx.caches.objects.set_definition(plugin.entry().id, None);
         }
         self.cx.drop_kind(kind);
         tracing::warn!(kind = %kind.kind, group = %kind.group, "the cluster no longer serves this kind");
@@ -175,7 +198,7 @@ impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
         // A definition is there a moment before its kind is served. It is told again when it is established, which is
         // sooner than the next try of a watch that was refused.
         if !listed
-            && self.wanted.get(&name).is_some_and(|(kind, _)| !self.cx.caches.objects.is_complete(kind))
+            && self.wanted.get(&name).is_some_and(|wanted| !self.cx.caches.objects.is_complete(&wanted.kind))
             && let Some(stop) = self.running.remove(&name)
         {
             stop.cancel();
@@ -200,8 +223,9 @@ impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
             self.stop(&name);
         }
         // Where the cluster could not be asked, trying tells.
-        for (_, (kind, _)) in self.wanted.iter().filter(|(name, _)| self.asked && !self.running.contains_key(*name)) {
-            self.cx.caches.objects.learn(kind, Served::No);
+        let idle = self.wanted.iter().filter(|(name, _)| self.asked && !self.running.contains_key(*name));
+        for (_, wanted) in idle {
+            self.cx.caches.objects.learn(&wanted.kind, Served::No);
         }
     }
 
@@ -213,7 +237,7 @@ impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
 }
 
 /// Follows the objects of one kind.
-async fn follow_objects(cx: WatchContext, api: Api<DynamicObject>, kind: ResourceKind, plugin: Arc<dyn AnyK8sPlugin>) {
+async fn follow_objects(cx: WatchContext, api: Api<DynamicObject>, kind: ResourceKind, plugin: Arc<dyn ObjectPlugin>) {
     let (label, value) = MANAGED_LABEL;
     let selector = format!("{label}={value}");
     let config = watcher::Config::default().labels(&selector).page_size(PAGE);
@@ -233,7 +257,7 @@ async fn follow_objects(cx: WatchContext, api: Api<DynamicObject>, kind: Resourc
 /// too, but only where it is allowed.
 async fn until_served(cx: WatchContext, kind: ResourceKind) {
     for _ in 0..ESTABLISHED_WITHIN.as_millis() / ASK_IF_ESTABLISHED.as_millis() {
-        if !cx.caches.objects.lacks(&kind) {
+        if !cx.caches.objects.kind_missing(&kind) {
             return;
         }
         let served = served_kinds(&cx.client, std::slice::from_ref(&kind)).await;
@@ -247,12 +271,29 @@ async fn until_served(cx: WatchContext, kind: ResourceKind) {
     }
 }
 
-/// Fetches a whole definition, of which the watch keeps only the name: some are large, and hardly any is looked at.
-async fn look(client: kube::Client, name: &'static str, observe: Observer) {
+/// The plugins that read the definition of their kind.
+fn readers(plugins: &[Arc<dyn ObjectPlugin>]) -> impl Iterator<Item = &Arc<dyn ObjectPlugin>> {
+    plugins.iter().filter(|plugin| plugin.properties().reads_definition)
+}
+
+/// Fetches a whole definition for the plugins that read it. The watch keeps only names: some definitions are large, and
+/// few plugins read one.
+async fn read_definition(
+    client: kube::Client,
+    name: String,
+    readers: Vec<Arc<dyn ObjectPlugin>>,
+    cache: Arc<ObjectCache>,
+) {
     let api: Api<CustomResourceDefinition> = Api::all(client);
     loop {
-        match api.get_opt(name).await {
-            Ok(definition) => return observe(definition.as_ref()),
+        match api.get_opt(&name).await {
+            Ok(definition) => {
+                for plugin in &readers {
+                    let facts = definition.as_ref().map(|definition| plugin.read_definition(definition));
+                    cache.set_definition(plugin.entry().id, facts);
+                }
+                return;
+            }
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
                 return tracing::warn!(name, %status, "a definition cannot be read; its optional features stay off");
             }
@@ -260,5 +301,49 @@ async fn look(client: kube::Client, name: &'static str, observe: Observer) {
             Err(error) => tracing::debug!(name, %error, "a definition cannot be read now"),
         }
         tokio::time::sleep(FIRST_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aileron_machinery::AnyResource;
+    use aileron_machinery::{JsonObject, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
+    use async_trait::async_trait;
+
+    use super::*;
+
+    struct Of(ResourceKind);
+
+    #[async_trait]
+    impl ObjectPlugin for Of {
+        fn entry(&self) -> PluginEntry {
+            PluginEntry::new(self.0.kind.to_string(), &[])
+        }
+
+        fn kind(&self) -> ResourceKind {
+            self.0.clone()
+        }
+
+        async fn build(&self, _: &TaskContext) -> Result<Box<dyn AnyResource>, PluginError> {
+            Ok(Box::new(JsonObject::new(self.kind(), serde_json::json!({}))?))
+        }
+
+        async fn phase(&self, _: &PhaseContext<'_>, _: &dyn AnyResource) -> Result<PhaseInfo, PluginError> {
+            Ok(PhaseInfo::undefined())
+        }
+    }
+
+    #[test]
+    fn every_kind_but_pods_is_watched_here() {
+        let kinds = [
+            ResourceKind::of::<Pod>(),
+            ResourceKind::of::<k8s_openapi::api::core::v1::ConfigMap>(),
+            ResourceKind::of::<k8s_openapi::api::batch::v1::Job>(),
+            ResourceKind::new("ray.io", "v1", "RayJob", "rayjobs"),
+            ResourceKind::new("ray.io", "v1", "RayJob", "rayjobs"),
+        ];
+        let wanted = wanted_kinds(kinds.into_iter().map(|kind| Arc::new(Of(kind)) as Arc<dyn ObjectPlugin>).collect());
+        let names: Vec<_> = wanted.iter().map(|(name, wanted)| (name.as_str(), wanted.plugins.len())).collect();
+        assert_eq!(names, [("configmaps.", 1), ("jobs.batch", 1), ("rayjobs.ray.io", 2)]);
     }
 }

@@ -18,19 +18,13 @@ use crate::pod::merge::{merge_onto_template, merge_overlay};
 use crate::{Overrides, Platform, PodTemplates, TaskExecutionId, TaskMetadata, TaskPaths};
 
 fn task(template: TaskTemplate, platform: Platform) -> TaskContext {
-    TaskContext {
-        template: Arc::new(template),
-        metadata: Arc::new(TaskMetadata {
-            id: TaskExecutionId { generated_name: "run-a0-0".into(), run: "run".into(), ..Default::default() },
-            namespace: "team".into(),
-            overrides: Overrides { resources: Some(ResourceRequirements::default()), ..Default::default() },
-            ..Default::default()
-        }),
-        paths: Arc::new(TaskPaths::default()),
-        inputs: None,
-        platform,
-        now: jiff::Timestamp::UNIX_EPOCH,
-    }
+    let metadata = TaskMetadata {
+        id: TaskExecutionId { generated_name: "run-a0-0".into(), run: "run".into(), ..Default::default() },
+        namespace: "team".into(),
+        overrides: Overrides { resources: Some(ResourceRequirements::default()), ..Default::default() },
+        ..Default::default()
+    };
+    TaskContext::new(template, metadata, TaskPaths::default(), platform, jiff::Timestamp::UNIX_EPOCH)
 }
 
 fn container_task(env: &[(&str, &str)]) -> TaskTemplate {

@@ -16,15 +16,18 @@ const RATE_LIMITED: &str = "429 Too Many Requests";
 
 /// Where a task stands whose pod is pending: waiting for a node, being prepared, or stuck.
 ///
-/// A pod that stays pending beyond `pod-pending-timeout` fails at the platform's expense. That time counts from the last
+/// The phase asks for a check at the next end of a grace period. A pod that stays pending beyond `pod-pending-timeout` fails at the platform's expense. That time counts from the last
 /// change of the condition that explains the waiting.
 ///
 /// Mirrors `flytek8s.DemystifyPending`.
 pub fn pending_phase(status: &PodStatus, config: &K8sConfig, now: Timestamp, info: TaskInfo) -> PhaseInfo {
     let (phase, since) = explain(status, config, now, info);
     let timeout = config.pod_pending_timeout;
-    if phase.phase().is_terminal() || timeout <= GoDuration::default() || !elapsed(since, now, timeout) {
+    if phase.phase().is_terminal() {
         return phase;
+    }
+    if timeout <= GoDuration::default() || !elapsed(since, now, timeout) {
+        return phase.with_check_at(pending_deadline(status, config, now));
     }
     let error = ExecutionError::system(PENDING_TIMEOUT, phase.reason());
     PhaseInfo::retryable_failure(error, TaskInfo::at(since)).with_cleanup()
@@ -72,12 +75,12 @@ fn explain(status: &PodStatus, config: &K8sConfig, now: Timestamp, info: TaskInf
             _ => {}
         }
     }
-    (PhaseInfo::queued(PhaseInfo::FIRST_VERSION, "Demistify Pending", info), since)
+    (PhaseInfo::queued("Demistify Pending", info), since)
 }
 
 fn queued(condition: &PodCondition, info: TaskInfo) -> PhaseInfo {
     let (reason, message) = (text(&condition.reason), text(&condition.message));
-    PhaseInfo::queued(PhaseInfo::FIRST_VERSION, format!("{reason}:{message}"), info)
+    PhaseInfo::queued(format!("{reason}:{message}"), info)
 }
 
 /// The container that holds the pod back. Init containers first: as long as one of them is stuck, the others only wait.
@@ -128,7 +131,7 @@ fn waiting_phase(
         | "PodInitializing"
         | "CreateContainerError"
         | "CreateContainerConfigError"
-        | "ImagePullBackOff" => PhaseInfo::initializing(PhaseInfo::FIRST_VERSION, format!("[{code}]: {message}"), info),
+        | "ImagePullBackOff" => PhaseInfo::initializing(format!("[{code}]: {message}"), info),
         // Waiting for something unknown could last for ever, so it ends here; another attempt may do better.
         _ => PhaseInfo::retryable_failure(ExecutionError::system(code, message), info).with_cleanup(),
     }

@@ -18,7 +18,7 @@ pub fn primary_container_phase(name: &str, statuses: &[ContainerStatus], info: T
     for status in statuses.iter().filter(|status| status.name == name) {
         let Some(state) = &status.state else { continue };
         if state.waiting.is_some() || state.running.is_some() {
-            return PhaseInfo::running(PhaseInfo::FIRST_VERSION, info);
+            return PhaseInfo::running(info);
         }
         let Some(terminated) = &state.terminated else { continue };
         let killed = is_sigkilled(terminated) && !is_oom_killed(terminated);

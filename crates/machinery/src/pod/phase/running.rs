@@ -17,7 +17,7 @@ pub(super) fn running_phase(pod: &Pod, status: &PodStatus, primary: Option<&str>
             // The pod itself says so only a moment later.
             return succeeded_phase(status, info);
         }
-        return PhaseInfo::running(version, info);
+        return PhaseInfo::running(info).with_version(version);
     };
     let statuses = status.container_statuses.as_deref().unwrap_or_default();
     let phase = primary_container_phase(primary, statuses, info);
@@ -29,7 +29,7 @@ pub(super) fn running_phase(pod: &Pod, status: &PodStatus, primary: Option<&str>
     if unknown && phase.phase() == Phase::PermanentFailure && specified {
         // The container exists, only its status is not there yet.
         return match phase.into_info() {
-            Some(info) => PhaseInfo::running(PhaseInfo::FIRST_VERSION, info),
+            Some(info) => PhaseInfo::running(info),
             None => PhaseInfo::undefined(),
         };
     }

@@ -1,5 +1,6 @@
 //! The object that a plugin builds for a task.
 
+use futures::executor::block_on;
 use serde_json::{Value, json};
 
 use super::{Case, plugin_failure};
@@ -11,10 +12,10 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let plugin = installation.k8s_plugin(case)?;
     let mut described = of_case(case, &installation)?;
     // Only what a plugin says it needs is fetched for it in production, so it gets no more here.
-    if plugin.needs(&described.task).inputs {
+    if block_on(plugin.needs(&described.task))?.inputs {
         described.task.inputs = described.inputs.clone();
     }
-    let built = plugin.build(&described.task).and_then(|object| object.to_json());
+    let built = block_on(plugin.build(&described.task)).and_then(|object| object.to_json());
     Ok(match built {
         Ok(object) => json!({"resource": object}),
         Err(error) => plugin_failure(&error),

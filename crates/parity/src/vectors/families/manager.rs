@@ -7,9 +7,7 @@ use aileron_action::{Action, TaskAction, Template};
 use aileron_executor::manager::PluginManager;
 use aileron_executor::manager::gob;
 use aileron_executor::storage::BlobStore;
-use aileron_machinery::{
-    CorePlugin, CoreRequest, CoreStep, PhaseInfo, PluginError, StoredState, TaskContext, TaskData, TaskDataError,
-};
+use aileron_machinery::{CorePlugin, CoreRequest, CoreStep, PhaseInfo, PluginError, StoredState, TaskContext};
 use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -29,16 +27,6 @@ struct Scenario {
     stored: StoredState,
 }
 
-/// Kubernetes plugins read their inputs through the manager, never through the request.
-struct NoData;
-
-#[async_trait::async_trait]
-impl TaskData for NoData {
-    async fn inputs(&self) -> Result<aileron_idl::flyteidl2::core::LiteralMap, TaskDataError> {
-        Err(TaskDataError { message: "inputs are read by the manager".into(), source: None })
-    }
-}
-
 pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let installation = Installation::of(case)?;
     let plugin = installation.k8s_plugin(case)?;
@@ -53,7 +41,7 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     world.add_files(case.input("files"))?;
     let store: Arc<dyn BlobStore> = Arc::clone(&world.store) as _;
     let mut scenario = Scenario {
-        manager: PluginManager::new(plugin, Arc::clone(&world) as _, store, Arc::default()),
+        manager: PluginManager::new(plugin, world.backends(store)),
         world,
         installation,
         action: Action::new(object, None),
@@ -104,7 +92,7 @@ impl Scenario {
                 });
             }
         };
-        let request = CoreRequest { task: &task, state: &self.stored, running_since: None, data: &NoData };
+        let request = CoreRequest::new(&task, &self.stored);
         Ok(match operation {
             "handle" => Outcome::of_handle(self.manager.handle(&request).await),
             "abort" => Outcome { step: None, error: self.manager.abort(&request).await.err() },
@@ -125,14 +113,9 @@ impl Scenario {
             default_service_account: executor.default_k8s_service_account.clone(),
             ..MetadataSettings::default()
         };
-        Ok(Ok(TaskContext {
-            template,
-            metadata: Arc::new(task_metadata(&self.action, &settings)?),
-            paths: Arc::new(task_paths(&self.action)?),
-            inputs: None,
-            platform: self.installation.platform(&Value::Null)?,
-            now,
-        }))
+        let metadata = task_metadata(&self.action, &settings)?;
+        let platform = self.installation.platform(&Value::Null)?;
+        Ok(Ok(TaskContext::new(template, metadata, task_paths(&self.action)?, platform, now)))
     }
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use aileron_executor::storage::outputs;
 use aileron_idl::flyteidl2::core::ErrorDocument;
-use aileron_machinery::{AnyK8sPlugin, ObservedPhase, Phase, PhaseContext, PhaseInfo, TaskContext};
+use aileron_machinery::{AnyResource, ObjectPlugin, ObservedPhase, Phase, PhaseContext, PhaseInfo, TaskContext};
 use anyhow::Context as _;
+use futures::executor::block_on;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -20,14 +21,15 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let plugin = installation.k8s_plugin(case)?;
     let task = of_case(case, &installation)?.with_inputs();
     let object = plugin.decode(case.input("resource").clone())?;
-    let needs = plugin.needs(&task);
+    let needs = block_on(plugin.needs(&task))?;
     let pods = if needs.pods { pods(case, &task)? } else { Vec::new() };
-    let reads = plugin.reads_error_document(object.as_ref())?;
-    let document = if reads { error_document(case, &task)? } else { None };
+    let failed = block_on(plugin.ended(object.as_ref()))?.is_some_and(|ended| ended.failed);
+    let document = if needs.error_document && failed { error_document(case, &task)? } else { None };
     let prior = prior(case)?;
-    let cx = PhaseContext { task: &task, prior: &prior, pods: &pods, error_document: document.as_ref() };
-    let (phase, handler_error) = match plugin.phase(&cx, object.as_ref()) {
-        Ok(phase) => (phase, None),
+    let cx = PhaseContext::new(&task, &prior).with_pods(&pods).with_error_document(document.as_ref());
+    // Upstream's plugins raise the version themselves; ours leave it to the manager.
+    let (phase, handler_error) = match block_on(plugin.phase(&cx, object.as_ref())) {
+        Ok(phase) => (phase.newer_than(&prior), None),
         Err(error) => (PhaseInfo::undefined(), Some(error_object(&error))),
     };
     let mut result = phase_info(&phase)?;
@@ -38,8 +40,9 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     Ok(result)
 }
 
-fn garbage_collection(plugin: &dyn AnyK8sPlugin, object: &dyn aileron_machinery::AnyResource) -> anyhow::Result<Value> {
-    Ok(json!({"terminal": plugin.is_terminal(object)?, "completionTime": plugin.completed_at(object)?}))
+fn garbage_collection(plugin: &dyn ObjectPlugin, object: &dyn AnyResource) -> anyhow::Result<Value> {
+    let ended = block_on(plugin.ended(object))?;
+    Ok(json!({"terminal": ended.is_some(), "completionTime": ended.and_then(|ended| ended.at)}))
 }
 
 /// The pods a plugin sees: those of the task's namespace, by name. Recorded pods carry no owner to select by.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use aileron_action::metadata::MetadataSettings;
 use aileron_action::{Action, TaskAction};
-use aileron_executor::cluster::Objects;
+use aileron_admission::waker::NoWaker;
 use aileron_executor::reconcile::{Reconciler, Settings, Wake};
-use aileron_executor::registry::{Registry, RegistryRules};
+use aileron_executor::registry::{Backends, Registry, RegistryRules};
 use aileron_executor::status_writer::StatusWriter;
 use aileron_executor::storage::BlobStore;
 use aileron_idl::flyteidl2::core::Literal;
+use aileron_machinery::NoServices;
 use aileron_machinery::clock::Clock as _;
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
@@ -47,10 +48,13 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
 
 fn reconciler(case: &Case, world: &Arc<World>, has_catalog: bool) -> anyhow::Result<Reconciler> {
     let installation = Installation::of(case)?;
-    let objects: Arc<dyn Objects> = Arc::clone(world) as _;
     let store: Arc<dyn BlobStore> = Arc::clone(&world.store) as _;
-    let mut registry =
-        Registry::new(&installation.plugins(), &RegistryRules::default(), &objects, &store, &Arc::default(), None)?;
+    let backends = Backends {
+        manager: world.backends(Arc::clone(&store)),
+        secrets: Arc::new(NoServices),
+        waker: Arc::new(NoWaker),
+    };
+    let mut registry = Registry::new(&installation.plugins()?, &RegistryRules::default(), &backends)?;
     if decoded(case.input("noDefaultPlugin"))? {
         registry = registry.without_default();
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use aileron_action::pending::ObjectEvent;
-use aileron_executor::cluster::{IsMeant, Objects, Observed, Sent};
+use aileron_executor::cluster::{IdentityCheck, Objects, Observed, Sent};
 use aileron_kubekit::ApiError;
-use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
+use aileron_machinery::{AnyResource, ObjectPlugin, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,7 +18,7 @@ use super::{Key, State, World, already_exists, not_found, resource_name};
 impl Objects for World {
     async fn create(
         &self,
-        plugin: &dyn AnyK8sPlugin,
+        plugin: &dyn ObjectPlugin,
         object: Box<dyn AnyResource>,
         _: &(dyn Fn() -> bool + Send + Sync),
     ) -> Result<Sent, ApiError> {
@@ -37,17 +37,17 @@ impl Objects for World {
         state.log("create", &key, Some(document), result)
     }
 
-    async fn observe(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError> {
-        match self.look(plugin, namespace, name).await {
+    async fn observe(&self, plugin: &dyn ObjectPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError> {
+        match self.get_live(plugin, namespace, name).await {
             Ok(object) => Ok(Observed::Present(object)),
             Err(error) if error.is_not_found() => Ok(Observed::Absent(error)),
             Err(error) => Err(error),
         }
     }
 
-    async fn look(
+    async fn get_live(
         &self,
-        plugin: &dyn AnyK8sPlugin,
+        plugin: &dyn ObjectPlugin,
         namespace: &str,
         name: &str,
     ) -> Result<Arc<dyn AnyResource>, ApiError> {
@@ -62,7 +62,7 @@ impl Objects for World {
         plugin.decode(document).map_err(|error| unreadable(&error))
     }
 
-    fn cached(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>> {
+    fn cached(&self, plugin: &dyn ObjectPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>> {
         let document = self.state().objects.get(&key(&plugin.kind(), namespace, name)).cloned()?;
         plugin.decode(document).ok()
     }
@@ -72,11 +72,11 @@ impl Objects for World {
         kind: &ResourceKind,
         namespace: &str,
         name: &str,
-        is_meant: &IsMeant<'_>,
+        check: &IdentityCheck<'_>,
     ) -> Result<(), ApiError> {
         let key = key(kind, namespace, name);
         let mut state = self.state();
-        state.check_identity(kind, &key, is_meant)?;
+        state.check_identity(kind, &key, check)?;
         let result = match state.refusal("delete", &key.0) {
             Some(refusal) => Err(refusal),
             None => state.delete(kind, &key),
@@ -90,33 +90,16 @@ impl Objects for World {
         namespace: &str,
         name: &str,
         patch: Value,
-        is_meant: &IsMeant<'_>,
+        check: &IdentityCheck<'_>,
     ) -> Result<(), ApiError> {
         let key = key(kind, namespace, name);
         let mut state = self.state();
-        state.check_identity(kind, &key, is_meant)?;
+        state.check_identity(kind, &key, check)?;
         let result = match state.refusal("patch", &key.0) {
             Some(refusal) => Err(refusal),
             None => state.change(kind, &key, |object| merge(object, &patch)),
         };
         state.log("patch", &key, None, result)
-    }
-
-    async fn update(
-        &self,
-        kind: &ResourceKind,
-        object: Box<dyn AnyResource>,
-        is_meant: &IsMeant<'_>,
-    ) -> Result<(), ApiError> {
-        let document = document(object.as_ref())?;
-        let key = key_of(kind, object.as_ref());
-        let mut state = self.state();
-        state.check_identity(kind, &key, is_meant)?;
-        let result = match state.refusal("update", &key.0) {
-            Some(refusal) => Err(refusal),
-            None => state.change(kind, &key, |object| object.clone_from(&document)),
-        };
-        state.log("update", &key, Some(document), result)
     }
 
     /// Upstream uses an update here, so a refusal that is injected for updates is meant for this call.
@@ -177,13 +160,13 @@ impl Objects for World {
 impl State {
     /// An object of somebody else is never written, so there is no call to record. One that is not there is: whether it
     /// is, only the call tells.
-    fn check_identity(&self, kind: &ResourceKind, key: &Key, is_meant: &IsMeant<'_>) -> Result<(), ApiError> {
+    fn check_identity(&self, kind: &ResourceKind, key: &Key, check: &IdentityCheck<'_>) -> Result<(), ApiError> {
         let Some(object) = self.objects.get(key) else { return Ok(()) };
         let metadata = serde_json::from_value::<ObjectMeta>(object["metadata"].clone());
-        if metadata.is_ok_and(|metadata| is_meant(&metadata)) {
+        if metadata.is_ok_and(|metadata| check(&metadata)) {
             return Ok(());
         }
-        Err(ApiError::somebody_elses(&kind.kind, &key.1, &key.2))
+        Err(ApiError::owned_by_other(&kind.kind, &key.1, &key.2))
     }
 
     /// Deletes an object, or marks it if somebody holds it.

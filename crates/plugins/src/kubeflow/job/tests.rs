@@ -66,14 +66,15 @@ fn the_operator_must_begin_within_a_minute() {
 #[test]
 fn a_job_ended_when_it_says_so_or_at_the_closest_known_time() {
     let metadata = || created("2009-11-10T22:00:00Z");
-    let end = |status: Value| given(metadata(), status).job().completed_at().unwrap().to_string();
+    let end = |status: Value| given(metadata(), status).job().ended().unwrap().at.unwrap().to_string();
     let conditions = json!([condition("Running", "True", 40), condition("Failed", "False", 20)]);
     let start = "2009-11-10T22:10:00Z";
     let all = json!({"completionTime": NOW, "conditions": conditions, "startTime": start});
     assert_eq!(end(all), NOW);
     assert_eq!(end(json!({"conditions": conditions, "startTime": start})), "2009-11-10T22:59:20Z");
-    assert_eq!(end(json!({"startTime": start})), start);
-    assert_eq!(end(json!(null)), "2009-11-10T22:00:00Z");
-    assert!(given(metadata(), json!({"conditions": conditions})).job().is_terminal());
-    assert!(!given(metadata(), json!({"conditions": [condition("Running", "True", 1)]})).job().is_terminal());
+    let untimed = json!([{"type": "Succeeded", "status": "True"}]);
+    assert_eq!(end(json!({"conditions": untimed, "startTime": start})), start);
+    assert_eq!(end(json!({"conditions": untimed})), "2009-11-10T22:00:00Z");
+    assert!(given(metadata(), json!({"conditions": conditions})).job().ended().unwrap().failed);
+    assert_eq!(given(metadata(), json!({"conditions": [condition("Running", "True", 1)]})).job().ended(), None);
 }

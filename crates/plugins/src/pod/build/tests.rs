@@ -6,7 +6,7 @@ use std::sync::Arc;
 use aileron_idl::flyteidl2::core::task_template::Target;
 use aileron_idl::flyteidl2::core::{Container, Identity, SecurityContext, TaskTemplate};
 use aileron_idl::json_to_struct;
-use aileron_machinery::{K8sPlugin, Overrides, Platform, TaskContext, TaskExecutionId, TaskMetadata, TaskPaths, code};
+use aileron_machinery::{K8sPlugin, TaskContext, code};
 use serde_json::{Value, json};
 
 use super::super::PodPlugin;
@@ -29,23 +29,15 @@ fn sidecar_task(version: i32, custom: &Value) -> TaskTemplate {
 }
 
 fn task(template: TaskTemplate, env: &[(&str, &str)]) -> TaskContext {
-    TaskContext {
-        template: Arc::new(template),
-        metadata: Arc::new(TaskMetadata {
-            id: TaskExecutionId { generated_name: "run-a0-0".into(), ..Default::default() },
-            env_vars: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            overrides: Overrides { resources: Some(Default::default()), ..Default::default() },
-            security_context: Some(SecurityContext {
-                run_as: Some(Identity { k8s_service_account: "worker".into(), ..Default::default() }),
-                ..Default::default()
-            }),
-            ..Default::default()
-        }),
-        paths: Arc::new(TaskPaths::default()),
-        inputs: None,
-        platform: Platform::default(),
-        now: jiff::Timestamp::UNIX_EPOCH,
-    }
+    let mut task = aileron_machinery::testing::task("python", &Value::Null);
+    task.template = Arc::new(template);
+    let metadata = Arc::make_mut(&mut task.metadata);
+    metadata.env_vars = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    metadata.security_context = Some(SecurityContext {
+        run_as: Some(Identity { k8s_service_account: "worker".into(), ..Default::default() }),
+        ..Default::default()
+    });
+    task
 }
 
 fn built(template: TaskTemplate, env: &[(&str, &str)]) -> Pod {

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{
 use super::sidecar::add_logs_sidecar;
 use crate::ray::HEAD_CONTAINER;
 use crate::ray::config::RayConfig;
-use crate::{env_var, pod_template};
+use aileron_machinery::pod::{env_var, pod_template};
 
 /// The container of a worker's pod.
 const WORKER_CONTAINER: &str = "ray-worker";

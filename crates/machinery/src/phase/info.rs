@@ -1,0 +1,352 @@
+//! A phase with everything that is said along with it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{ErrorKind, ExecutionError, ObservedPhase, Pending, PendingReason, Phase, TaskInfo};
+
+/// A phase with everything said about it. Only the constructors make one, so a failure always has an error and
+/// nothing else has one.
+///
+/// A plugin does not care about versions: the plugin manager raises the version of a phase when its reason has changed,
+/// so that readers, who ignore a second report of the same phase and version, see the news.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Parts", into = "Parts")]
+pub struct PhaseInfo {
+    phase: Phase,
+    version: u32,
+    reason: String,
+    error: Option<ExecutionError>,
+    cleanup_on_failure: bool,
+    info: Option<TaskInfo>,
+    pending: Option<Box<Pending>>,
+    out_of_time: bool,
+    check_at: Option<Timestamp>,
+    quiet_reason: bool,
+}
+
+impl PhaseInfo {
+    /// The version a phase starts with. Within one phase a higher version is news, the same or a lower one is not.
+    pub const FIRST_VERSION: u32 = 0;
+
+    /// Nothing is known: no transition happens.
+    pub fn undefined() -> Self {
+        Self {
+            phase: Phase::Undefined,
+            version: Self::FIRST_VERSION,
+            reason: String::new(),
+            error: None,
+            cleanup_on_failure: false,
+            info: None,
+            pending: None,
+            out_of_time: false,
+            check_at: None,
+            quiet_reason: false,
+        }
+    }
+
+    fn new(phase: Phase, reason: impl Into<String>, info: TaskInfo) -> Self {
+        Self { phase, reason: reason.into(), info: Some(info), ..Self::undefined() }
+    }
+
+    /// Accepted, not yet able to start.
+    pub fn not_ready(reason: impl Into<String>, info: TaskInfo) -> Self {
+        Self::new(Phase::NotReady, reason, info)
+    }
+
+    /// Waits for quota or another scarce thing.
+    pub fn waiting_for_resources(reason: impl Into<String>, info: TaskInfo) -> Self {
+        Self::new(Phase::WaitingForResources, reason, info)
+    }
+
+    /// Handed over; nothing has started.
+    pub fn queued(reason: impl Into<String>, info: TaskInfo) -> Self {
+        Self::new(Phase::Queued, reason, info)
+    }
+
+    /// Being prepared.
+    pub fn initializing(reason: impl Into<String>, info: TaskInfo) -> Self {
+        Self::new(Phase::Initializing, reason, info)
+    }
+
+    /// User code runs.
+    pub fn running(info: TaskInfo) -> Self {
+        Self::new(Phase::Running, "", info)
+    }
+
+    /// Ended well.
+    pub fn success(info: TaskInfo) -> Self {
+        Self::new(Phase::Success, "", info)
+    }
+
+    /// Stopped on request.
+    pub fn aborted(reason: impl Into<String>, info: TaskInfo) -> Self {
+        Self::new(Phase::Aborted, reason, info)
+    }
+
+    /// Waits for the action that holds the cache reservation.
+    pub fn waiting_for_cache(reason: impl Into<String>, info: TaskInfo) -> Self {
+        Self::new(Phase::WaitingForCache, reason, info)
+    }
+
+    /// Ended badly for good.
+    pub fn permanent_failure(error: ExecutionError, info: TaskInfo) -> Self {
+        Self { error: Some(error), ..Self::new(Phase::PermanentFailure, "", info) }
+    }
+
+    /// Ended badly; another attempt may help. Of kind `System`, it uses the platform's budget, else the user's.
+    pub fn retryable_failure(error: ExecutionError, info: TaskInfo) -> Self {
+        Self { error: Some(error), ..Self::new(Phase::RetryableFailure, "", info) }
+    }
+
+    /// Asks the executor to delete the object when the task has failed, because the object would otherwise stay and keep
+    /// what it holds: a pod that can never start keeps its place in the quota. Ignored for phases that are no failure.
+    #[must_use]
+    pub fn with_cleanup(mut self) -> Self {
+        self.cleanup_on_failure = self.phase.is_failure();
+        self
+    }
+
+    /// The task failed because it took too long. Events and statuses report that as a time-out.
+    #[must_use]
+    pub fn out_of_time(mut self) -> Self {
+        self.out_of_time = self.phase.is_failure();
+        self
+    }
+
+    /// Asks for a new check of the object at this time, although nothing about it may have changed: the end of a grace
+    /// period. Of several times the earliest counts; the manager ignores it once the task has ended.
+    #[must_use]
+    pub fn with_check_at(mut self, at: impl Into<Option<Timestamp>>) -> Self {
+        self.check_at = [self.check_at, at.into()].into_iter().flatten().min();
+        self
+    }
+
+    /// Another reason within the same phase is not worth a report: the manager keeps the version.
+    #[must_use]
+    pub fn with_quiet_reason(mut self) -> Self {
+        self.quiet_reason = true;
+        self
+    }
+
+    /// The same phase under another version. Plugins do not need it.
+    #[must_use]
+    pub fn with_version(mut self, version: u32) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Raises the version when, within one phase, only the reason has changed, so that readers see the new reason. The
+    /// plugin manager calls it for every phase.
+    ///
+    /// Mirrors `k8s.MaybeUpdatePhaseVersion`.
+    #[must_use]
+    pub fn newer_than(self, prior: &ObservedPhase) -> Self {
+        let same_phase = self.phase == prior.phase && self.version <= prior.version;
+        if same_phase && self.reason != prior.reason && !self.quiet_reason {
+            let version = prior.version.saturating_add(1);
+            return self.with_version(version);
+        }
+        self
+    }
+
+    /// Adds a reason behind those already given.
+    #[must_use]
+    pub fn with_reason(mut self, reason: &str) -> Self {
+        if !self.reason.is_empty() {
+            self.reason.push_str(", ");
+        }
+        self.reason.push_str(reason);
+        self
+    }
+
+    /// Says what the task waits for; the phase's own reason is the sentence about it.
+    #[must_use]
+    pub fn because(self, reason: PendingReason) -> Self {
+        let message = self.reason.clone();
+        self.with_pending(Pending { reason, message })
+    }
+
+    /// Says what the task waits for, and in which words.
+    #[must_use]
+    pub fn with_pending(mut self, pending: Pending) -> Self {
+        self.pending = Some(Box::new(pending));
+        self
+    }
+
+    /// What the task waits for, if the plugin said so.
+    pub fn pending(&self) -> Option<&Pending> {
+        self.pending.as_deref()
+    }
+
+    /// Where the task stands.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The version within the phase.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Why, in words.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// What went wrong; present exactly for failures.
+    pub fn error(&self) -> Option<&ExecutionError> {
+        self.error.as_ref()
+    }
+
+    /// The task failed because it took too long.
+    pub fn is_out_of_time(&self) -> bool {
+        self.out_of_time
+    }
+
+    /// The executor must delete the object of the failed task.
+    pub fn cleanup_on_failure(&self) -> bool {
+        self.cleanup_on_failure
+    }
+
+    /// When the object must be checked again although nothing changed.
+    pub fn check_at(&self) -> Option<Timestamp> {
+        self.check_at
+    }
+
+    /// Everything else; absent only while undefined.
+    pub fn info(&self) -> Option<&TaskInfo> {
+        self.info.as_ref()
+    }
+
+    /// Everything else, to be added to.
+    pub fn info_mut(&mut self) -> Option<&mut TaskInfo> {
+        self.info.as_mut()
+    }
+
+    /// Takes the information out, leaving none.
+    pub fn into_info(self) -> Option<TaskInfo> {
+        self.info
+    }
+
+    /// A failure that is charged to the platform, not to the user.
+    pub fn is_system_retryable_failure(&self) -> bool {
+        self.phase == Phase::RetryableFailure
+            && self.error.as_ref().is_some_and(|error| error.kind == ErrorKind::System)
+    }
+}
+
+/// The form of a phase in JSON.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Parts {
+    phase: Phase,
+    #[serde(default)]
+    version: u32,
+    #[serde(default)]
+    reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<ExecutionError>,
+    #[serde(default)]
+    cleanup_on_failure: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    info: Option<TaskInfo>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pending: Option<Pending>,
+    #[serde(default)]
+    out_of_time: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    check_at: Option<Timestamp>,
+    #[serde(default)]
+    quiet_reason: bool,
+}
+
+impl From<PhaseInfo> for Parts {
+    fn from(phase: PhaseInfo) -> Self {
+        Self {
+            phase: phase.phase,
+            version: phase.version,
+            reason: phase.reason,
+            error: phase.error,
+            cleanup_on_failure: phase.cleanup_on_failure,
+            info: phase.info,
+            pending: phase.pending.map(|pending| *pending),
+            out_of_time: phase.out_of_time,
+            check_at: phase.check_at,
+            quiet_reason: phase.quiet_reason,
+        }
+    }
+}
+
+impl TryFrom<Parts> for PhaseInfo {
+    type Error = String;
+
+    fn try_from(parts: Parts) -> Result<Self, String> {
+        let phase = parts.phase;
+        if phase.is_failure() != parts.error.is_some() {
+            return Err(format!("phase {phase}: exactly a failure has an error"));
+        }
+        if (phase == Phase::Undefined) != parts.info.is_none() {
+            return Err(format!("phase {phase}: exactly an undefined phase has no info"));
+        }
+        Ok(Self {
+            phase,
+            version: parts.version,
+            reason: parts.reason,
+            error: parts.error,
+            cleanup_on_failure: parts.cleanup_on_failure && phase.is_failure(),
+            info: parts.info,
+            pending: parts.pending.map(Box::new),
+            out_of_time: parts.out_of_time && phase.is_failure(),
+            check_at: parts.check_at,
+            quiet_reason: parts.quiet_reason,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn info() -> TaskInfo {
+        TaskInfo::at(Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn a_changed_reason_is_news_and_the_same_reason_is_not() {
+        let prior = ObservedPhase { phase: Phase::Queued, version: 3, reason: "a".into() };
+        assert_eq!(PhaseInfo::queued("b", info()).newer_than(&prior).version(), 4);
+        assert_eq!(PhaseInfo::queued("b", info()).with_quiet_reason().newer_than(&prior).version(), 0);
+        assert_eq!(PhaseInfo::queued("a", info()).newer_than(&prior).version(), 0);
+        assert_eq!(PhaseInfo::initializing("b", info()).newer_than(&prior).version(), 0);
+    }
+
+    #[test]
+    fn only_failures_ask_for_cleanup() {
+        assert!(!PhaseInfo::success(info()).with_cleanup().cleanup_on_failure());
+        let failure = PhaseInfo::permanent_failure(ExecutionError::user("C", "m"), info());
+        assert!(failure.with_cleanup().cleanup_on_failure());
+    }
+
+    #[test]
+    fn the_earliest_check_counts() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let phase = PhaseInfo::running(info()).with_check_at(at(9)).with_check_at(None).with_check_at(at(5));
+        assert_eq!(phase.check_at(), Some(at(5)));
+    }
+
+    #[test]
+    fn phases_survive_the_trip_through_json() {
+        let failure = PhaseInfo::retryable_failure(ExecutionError::system("C", "m"), info()).with_cleanup();
+        let waiting = PhaseInfo::queued("q", info()).because(PendingReason::Quota).with_check_at(Timestamp::UNIX_EPOCH);
+        for phase in [failure, waiting, PhaseInfo::undefined()] {
+            let written = serde_json::to_value(&phase).unwrap();
+            assert_eq!(serde_json::from_value::<PhaseInfo>(written).unwrap(), phase);
+        }
+        let without_error = json!({"phase": "PhasePermanentFailure", "info": {"occurredAt": "1970-01-01T00:00:00Z"}});
+        assert!(serde_json::from_value::<PhaseInfo>(without_error).is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! What a plugin declares about itself and its tasks, as plain values.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::kind::ObjectRef;
+
+/// How the plugin manager must treat a plugin's objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct PluginProperties {
+    /// Longest name its objects may have, where the operator derives longer names from it.
+    pub generated_name_max_length: Option<usize>,
+    /// Its objects must not be owned by the action.
+    pub disable_owner_references: bool,
+    /// Its objects must not get our finalizer.
+    pub disable_finalizer: bool,
+    /// Its objects must outlive the action.
+    pub disable_delete_on_finalize: bool,
+    /// The plugin reads the definition of its kind, so that one request fetches the definition whenever it changes.
+    pub reads_definition: bool,
+}
+
+impl PluginProperties {
+    /// Names of objects are shortened to this length, without losing uniqueness.
+    #[must_use]
+    pub fn with_name_max_length(mut self, length: usize) -> Self {
+        self.generated_name_max_length = Some(length);
+        self
+    }
+
+    /// Objects get no owner reference.
+    #[must_use]
+    pub fn without_owner_references(mut self) -> Self {
+        self.disable_owner_references = true;
+        self
+    }
+
+    /// Objects get no finalizer.
+    #[must_use]
+    pub fn without_finalizer(mut self) -> Self {
+        self.disable_finalizer = true;
+        self
+    }
+
+    /// Objects are never deleted after their end.
+    #[must_use]
+    pub fn without_delete_on_finalize(mut self) -> Self {
+        self.disable_delete_on_finalize = true;
+        self
+    }
+
+    /// The definition of the kind is given to `read_definition`.
+    #[must_use]
+    pub fn with_definition(mut self) -> Self {
+        self.reads_definition = true;
+        self
+    }
+}
+
+/// What the plugin manager must fetch before it calls the plugin, since the plugin cannot fetch anything itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Needs {
+    /// The input literals, for `build`. One read from storage.
+    pub inputs: bool,
+    /// The pods that bear the labels of the attempt, for `phase`. They come from the watch cache.
+    pub pods: bool,
+    /// The error document that the task may have written, for `phase`. One read from storage in every round after
+    /// `ended` has said that the object failed; before that, and for an object that ended well, the document is absent.
+    /// (A success is checked against the error document by the manager itself.)
+    pub error_document: bool,
+    /// The pod that the platform builds for the task, for `build`.
+    pub base_pod: bool,
+}
+
+impl Needs {
+    /// Nothing.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Also the inputs.
+    #[must_use]
+    pub fn with_inputs(self) -> Self {
+        self.with_inputs_if(true)
+    }
+
+    /// Also the inputs, on a condition: usually [`needs_inputs(task)`](crate::pod::needs_inputs).
+    #[must_use]
+    pub fn with_inputs_if(mut self, condition: bool) -> Self {
+        self.inputs |= condition;
+        self
+    }
+
+    /// Also the pods of the attempt.
+    #[must_use]
+    pub fn with_pods(mut self) -> Self {
+        self.pods = true;
+        self
+    }
+
+    /// Also the error document of a failed object.
+    #[must_use]
+    pub fn with_error_document(mut self) -> Self {
+        self.error_document = true;
+        self
+    }
+
+    /// Also the pod that the platform builds for the task.
+    #[must_use]
+    pub fn with_base_pod(mut self) -> Self {
+        self.base_pod = true;
+        self
+    }
+}
+
+/// A wish for one token of a pool, such as a licence, that an action holds until it has ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TokenRequest {
+    /// The name of the pool, as `tasks.pools` has it.
+    pub pool: String,
+}
+
+/// How an attempt is stopped. The object is the attempt's own unless the plugin names another one with `target`.
+///
+/// The manager checks that the attempt's own object bears the marks of the attempt before it touches the object. An
+/// object that the plugin names is not checked: naming the right one is the responsibility of the plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "camelCase")]
+pub enum AbortBehavior {
+    /// Delete the object.
+    Delete {
+        /// Another object to delete instead of the attempt's own.
+        #[serde(default)]
+        target: Option<ObjectRef>,
+    },
+    /// Apply a JSON merge patch to the object, for operators that stop a job by a field such as `spec.suspend`.
+    Patch {
+        /// The merge patch.
+        patch: Value,
+        /// Another object to patch instead of the attempt's own.
+        #[serde(default)]
+        target: Option<ObjectRef>,
+        /// Delete the object if the API server refuses the patch.
+        #[serde(default)]
+        delete_on_error: bool,
+    },
+}
+
+impl Default for AbortBehavior {
+    fn default() -> Self {
+        Self::Delete { target: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_that_leave_out_fields_are_read() {
+        assert_eq!(serde_json::from_value::<Needs>(json!({"pods": true})).unwrap(), Needs::none().with_pods());
+        assert_eq!(serde_json::from_value::<AbortBehavior>(json!({"do": "delete"})).unwrap(), AbortBehavior::default());
+        let bounded = json!({"generatedNameMaxLength": 47});
+        assert_eq!(
+            serde_json::from_value::<PluginProperties>(bounded).unwrap(),
+            PluginProperties::default().with_name_max_length(47)
+        );
+    }
+}

@@ -1,0 +1,30 @@
+//! Environment variables, by where their value comes from.
+
+use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, ResourceFieldSelector};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+/// A variable with a fixed value.
+pub fn text(name: &str, value: impl Into<String>) -> EnvVar {
+    EnvVar { name: name.to_owned(), value: Some(value.into()), value_from: None }
+}
+
+/// A variable that shows a field of its pod.
+pub fn pod_field(name: &str, field_path: &str) -> EnvVar {
+    let field = ObjectFieldSelector { field_path: field_path.to_owned(), api_version: None };
+    from(name, EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() })
+}
+
+/// A variable that shows a request or a limit of a container, such as `limits.memory`.
+pub fn container_resource(name: &str, container: &str, resource: &str) -> EnvVar {
+    let field = ResourceFieldSelector {
+        container_name: Some(container.to_owned()),
+        resource: resource.to_owned(),
+        // Stands for the default, which is one. The field is always there once a typed client has written it.
+        divisor: Some(Quantity("0".to_owned())),
+    };
+    from(name, EnvVarSource { resource_field_ref: Some(field), ..EnvVarSource::default() })
+}
+
+fn from(name: &str, source: EnvVarSource) -> EnvVar {
+    EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
+}

@@ -1,0 +1,28 @@
+//! Labels and annotations of pod templates inside other objects.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::TaskContext;
+
+/// What a pod template bears: the platform's defaults, then its own, then the attempt's; later ones win.
+///
+/// The plugin manager labels only the object itself, and operators do not hand that on to the pods they make.
+pub fn metadata(task: &TaskContext, own: ObjectMeta) -> ObjectMeta {
+    let config = &task.platform.k8s;
+    ObjectMeta {
+        labels: union(&config.default_labels, own.labels, &task.metadata.labels),
+        annotations: union(&config.default_annotations, own.annotations, &task.metadata.annotations),
+        ..own
+    }
+}
+
+type Entries = BTreeMap<String, String>;
+
+fn union(defaults: &Entries, own: Option<Entries>, of_attempt: &Entries) -> Option<Entries> {
+    let mut all = defaults.clone();
+    all.extend(own.unwrap_or_default());
+    all.extend(of_attempt.clone());
+    Some(all).filter(|all| !all.is_empty())
+}

@@ -1,0 +1,74 @@
+//! Programs that speak MPI, on Kubeflow's training operator.
+
+mod build;
+pub mod resource;
+
+use aileron_machinery::pod::needs_inputs;
+use aileron_machinery::{Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
+
+use crate::kubeflow::config::KubeflowConfig;
+use crate::kubeflow::job::Job;
+use crate::kubeflow::links::{PodNames, Role};
+use crate::kubeflow::phase::Observation;
+use build::{LAUNCHER, WORKER};
+use resource::MPIJob;
+
+/// The id of the plugin, its task type, and the container that the operator looks for.
+const MPI: &str = "mpi";
+
+/// The launcher comes first: `mpirun` gathers there what the workers print.
+const ROLES: [Role; 2] = [
+    Role { replica_type: LAUNCHER, log_name: "launcher", pods: PodNames::Single("launcher") },
+    Role { replica_type: WORKER, log_name: "", pods: PodNames::Numbered("worker") },
+];
+
+/// Runs a task as an `MPIJob`.
+#[derive(Clone, Debug)]
+pub struct MpiPlugin {
+    config: KubeflowConfig,
+}
+
+impl MpiPlugin {
+    /// The plugin under this configuration.
+    pub fn new(config: KubeflowConfig) -> Self {
+        Self { config }
+    }
+}
+
+impl K8sPlugin for MpiPlugin {
+    type Resource = MPIJob;
+
+    fn entry(&self) -> PluginEntry {
+        PluginEntry::new(MPI, &[MPI])
+    }
+
+    fn needs(&self, task: &TaskContext) -> Needs {
+        Needs::none().with_inputs_if(needs_inputs(task))
+    }
+
+    fn build(&self, task: &TaskContext) -> Result<MPIJob, PluginError> {
+        build::build(task)
+    }
+
+    fn phase(&self, cx: &PhaseContext<'_>, resource: &MPIJob) -> Result<PhaseInfo, PluginError> {
+        let job = job(resource);
+        let phase = Observation::of(&job, &self.config, cx, &ROLES)?.phase();
+        Ok(phase.with_check_at(job.check_at(&self.config, cx.task.now)))
+    }
+
+    fn ended(&self, resource: &MPIJob) -> Option<Ended> {
+        job(resource).ended()
+    }
+}
+
+fn job(resource: &MPIJob) -> Job<'_> {
+    Job {
+        framework: MPI,
+        metadata: &resource.metadata,
+        replicas: &resource.spec.replica_specs,
+        status: resource.status.as_ref(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
