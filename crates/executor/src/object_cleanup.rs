@@ -264,7 +264,11 @@ mod tests {
         let never = policy(DeleteFinished::Never);
         assert_eq!(decide(never, Some(at(90)), Some(well)), CleanupDecision::Keep);
         let on_success = policy(DeleteFinished::OnSuccess);
-        assert_eq!(decide(on_success, Some(at(90)), None), CleanupDecision::ReadAction, "a pod may end well and its task badly");
+        assert_eq!(
+            decide(on_success, Some(at(90)), None),
+            CleanupDecision::ReadAction,
+            "a pod may end well and its task badly"
+        );
         assert_eq!(decide(on_success, Some(at(90)), Some(well)), CleanupDecision::DeleteAt(at(160)));
         assert_eq!(decide(on_success, Some(at(90)), Some(badly)), CleanupDecision::Keep);
         let always = policy(DeleteFinished::Always);

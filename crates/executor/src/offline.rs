@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use aileron_idl::flyteidl2::core::{LiteralMap, TaskTemplate};
-use aileron_machinery::{
-    ObjectPlugin, Platform, PluginError, PluginSources, PodTemplates, SectionError, TaskContext,
-};
 use aileron_machinery::pod::{PodOptions, build_pod};
+use aileron_machinery::{ObjectPlugin, Platform, PluginError, PluginSources, PodTemplates, SectionError, TaskContext};
 use futures::executor::block_on;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplate;

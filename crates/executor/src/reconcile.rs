@@ -129,7 +129,8 @@ impl Reconciler {
         if !has_finalizer(action) {
             self.actions.add_finalizer(action).await?;
             let id = plugin_id(plugin.as_ref());
-            metrics::counter!("aileron_actions_taken_total", "plugin" => id.clone(), "why" => why.as_str()).increment(1);
+            metrics::counter!("aileron_actions_taken_total", "plugin" => id.clone(), "why" => why.as_str())
+                .increment(1);
             if why == Why::Declared {
                 tracing::debug!(plugin = id, %why, "taken");
             } else {

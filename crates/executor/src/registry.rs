@@ -42,9 +42,10 @@ impl Registry {
         let managed = plugins.k8s().iter().map(|plugin| {
             Arc::new(PluginManager::new(Arc::clone(plugin), backends.manager.clone())) as Arc<dyn CorePlugin>
         });
-        let direct = plugins.core().iter().map(|plugin| {
-            Arc::new(ServicedPlugin::new(Arc::clone(plugin), backends.clone())) as Arc<dyn CorePlugin>
-        });
+        let direct = plugins
+            .core()
+            .iter()
+            .map(|plugin| Arc::new(ServicedPlugin::new(Arc::clone(plugin), backends.clone())) as Arc<dyn CorePlugin>);
         Ok(Self { list, plugins: managed.chain(direct).collect(), secrets: Arc::clone(&backends.secrets) })
     }
 

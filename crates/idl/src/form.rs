@@ -83,7 +83,9 @@ pub mod list {
 
 /// A `google.protobuf.Struct` that may be absent. Combine with `#[serde(default)]`.
 pub mod optional_struct {
-    use super::{Deserialize, Deserializer, Serialize, Serializer, Struct, Value, de, json_to_struct, ser, struct_to_json};
+    use super::{
+        Deserialize, Deserializer, Serialize, Serializer, Struct, Value, de, json_to_struct, ser, struct_to_json,
+    };
 
     /// Writes the struct as a JSON object, an absent one as null.
     ///

@@ -99,9 +99,8 @@ mod tests {
                     "spec": spec, "status": status});
                 plugin.decode(document).unwrap()
             };
-            let end_of = |object: &dyn aileron_machinery::AnyResource| {
-                plugin.ended(object).now_or_never().unwrap().unwrap()
-            };
+            let end_of =
+                |object: &dyn aileron_machinery::AnyResource| plugin.ended(object).now_or_never().unwrap().unwrap();
             assert_eq!(end_of(object(running).as_ref()), None, "{id}");
             let at = Some(END.parse().unwrap());
             assert_eq!(end_of(object(ended).as_ref()), Some(Ended::new(at, id == "ray")), "{id}");

@@ -24,10 +24,7 @@ pub fn parse_arguments<S: AsRef<str>>(arguments: &[S]) -> Result<Vec<(String, St
 }
 
 /// [`parse_arguments`] for these keys.
-pub(super) fn split<S: AsRef<str>>(
-    root: Shape<'_>,
-    arguments: &[S],
-) -> Result<Vec<(String, String)>, ConfigErrors> {
+pub(super) fn split<S: AsRef<str>>(root: Shape<'_>, arguments: &[S]) -> Result<Vec<(String, String)>, ConfigErrors> {
     let mut flags = Vec::new();
     let mut errors = Vec::new();
     let mut arguments = arguments.iter().map(AsRef::as_ref);

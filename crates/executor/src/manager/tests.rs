@@ -223,7 +223,10 @@ async fn a_plugin_of_a_kind_known_at_run_time_is_driven_from_task_to_success() {
 
     assert_eq!(round(&manager, &mut stored).await.phase.phase(), Phase::Queued);
     let mut object = cluster.get(&kettle_kind(), "run-a0-0").unwrap();
-    assert_eq!((object["apiVersion"].clone(), object["kind"].clone()), (json!("kitchen.example.com/v1"), json!("Kettle")));
+    assert_eq!(
+        (object["apiVersion"].clone(), object["kind"].clone()),
+        (json!("kitchen.example.com/v1"), json!("Kettle"))
+    );
     assert_eq!(object["spec"], json!({"image": "image:1", "whistle": true}), "base pod and definition were handed in");
 
     object["status"] = json!({"state": "boiling"});

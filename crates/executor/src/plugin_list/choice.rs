@@ -108,9 +108,10 @@ impl PluginList {
         match (self.default, self.unknown) {
             (None, _) => Err(NoPlugin::NoDefault(task_type.to_owned())),
             (Some(index), UnknownTaskTypes::Default) => Ok(Choice { index, why: Why::Default }),
-            (Some(index), UnknownTaskTypes::Fail) => {
-                Err(NoPlugin::Unknown { task_type: task_type.to_owned(), default: Arc::clone(&self.plugins[index].entry.id) })
-            }
+            (Some(index), UnknownTaskTypes::Fail) => Err(NoPlugin::Unknown {
+                task_type: task_type.to_owned(),
+                default: Arc::clone(&self.plugins[index].entry.id),
+            }),
         }
     }
 

@@ -67,11 +67,19 @@ mod tests {
         let sent_away = RegistryRules { default_for_task_types: sent.clone().into(), ..RegistryRules::default() };
         assert!(list(sent_away, "spark").is_err(), "it counts who serves the type, not who declares it");
         assert_eq!(list(RegistryRules::default(), "spark").unwrap().suspicious_rules(), [""; 0]);
-        assert_eq!(list(RegistryRules::default(), "shell").unwrap().suspicious_rules(), [""; 0], "the default plugin takes it");
+        assert_eq!(
+            list(RegistryRules::default(), "shell").unwrap().suspicious_rules(),
+            [""; 0],
+            "the default plugin takes it"
+        );
 
         let rule = RuleFor { project: "p".into(), task_types: sent.into(), ..RuleFor::default() };
         let list = list(RegistryRules { rules_for: vec![rule], ..RegistryRules::default() }, "spark").unwrap();
-        assert!(list.suspicious_rules()[0].contains("overrides[0] sends to plugin \"core-sleep\""), "{:?}", list.suspicious_rules());
+        assert!(
+            list.suspicious_rules()[0].contains("overrides[0] sends to plugin \"core-sleep\""),
+            "{:?}",
+            list.suspicious_rules()
+        );
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::panic::AssertUnwindSafe;
 
 use aileron_machinery::{
-    CorePlugin, CoreRequest, CoreStep, ExecutionError, Phase, PhaseInfo, PluginError, StoredState, TaskContext, TaskInfo,
-    code,
+    CorePlugin, CoreRequest, CoreStep, ExecutionError, Phase, PhaseInfo, PluginError, StoredState, TaskContext,
+    TaskInfo, code,
 };
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};

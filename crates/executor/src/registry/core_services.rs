@@ -107,8 +107,8 @@ impl TaskServices for ExecutorServices<'_> {
         let pool = desk.pools.pool(name).ok_or_else(missing)?;
         let created = self.backends.roster.created(&key_of(self.task)).unwrap_or(self.task.now);
         let taken = desk.take(name, pool, &Claim::of(self.task, created)).await;
-        let wait = taken
-            .map_err(|error| ServiceError::caused_by(format!("failed to take a token of pool {name}"), error))?;
+        let wait =
+            taken.map_err(|error| ServiceError::caused_by(format!("failed to take a token of pool {name}"), error))?;
         Ok(wait.map_or(TokenAnswer::Held, |wait| TokenAnswer::Wait { pending: wait.pending, until: wait.until }))
     }
 

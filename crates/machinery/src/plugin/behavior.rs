@@ -166,10 +166,7 @@ mod tests {
     #[test]
     fn values_that_leave_out_fields_are_read() {
         assert_eq!(serde_json::from_value::<Needs>(json!({"pods": true})).unwrap(), Needs::none().with_pods());
-        assert_eq!(
-            serde_json::from_value::<AbortBehavior>(json!({"do": "delete"})).unwrap(),
-            AbortBehavior::default()
-        );
+        assert_eq!(serde_json::from_value::<AbortBehavior>(json!({"do": "delete"})).unwrap(), AbortBehavior::default());
         let bounded = json!({"generatedNameMaxLength": 47});
         assert_eq!(
             serde_json::from_value::<PluginProperties>(bounded).unwrap(),

@@ -77,10 +77,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::collections::BTreeMap;
 
-    use crate::K8sResource;
     use k8s_openapi::Resource as _;
     use serde::{Deserialize, Serialize};
     use serde_json::{Value, json};
+
+    use crate::K8sResource;
 
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct KettleSpec {

@@ -115,7 +115,9 @@ mod tests {
             "conditions": [{"type": "Complete", "status": "True"}]}}))
         .unwrap();
         assert_eq!(Ended::of_resource(&job), Some(Ended::well(end())));
-        let pod = |phase: &str| -> Pod { serde_json::from_value(json!({"status": {"phase": phase, "startTime": END}})).unwrap() };
+        let pod = |phase: &str| -> Pod {
+            serde_json::from_value(json!({"status": {"phase": phase, "startTime": END}})).unwrap()
+        };
         assert_eq!(Ended::of_resource(&pod("Failed")), Some(Ended::badly(end())));
         assert_eq!(Ended::of_resource(&pod("Running")), None);
     }

@@ -66,11 +66,14 @@ impl JsonObject {
     /// # Errors
     /// The document is not an object, or its metadata is not that of a Kubernetes object.
     pub fn new(kind: ResourceKind, document: Value) -> Result<Self, PluginError> {
-        let unreadable = |detail: String| PluginError::uncoded(format!("the object is not a readable {}: {detail}", kind.kind));
+        let unreadable =
+            |detail: String| PluginError::uncoded(format!("the object is not a readable {}: {detail}", kind.kind));
         let Value::Object(mut rest) = document else { return Err(unreadable("it is not a JSON object".to_owned())) };
         let metadata = match rest.remove("metadata") {
             None | Some(Value::Null) => ObjectMeta::default(),
-            Some(metadata) => serde_json::from_value(metadata).map_err(|error| unreadable(format!("metadata: {error}")))?,
+            Some(metadata) => {
+                serde_json::from_value(metadata).map_err(|error| unreadable(format!("metadata: {error}")))?
+            }
         };
         rest.remove("apiVersion");
         rest.remove("kind");

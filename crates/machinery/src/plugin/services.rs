@@ -24,10 +24,7 @@ impl ServiceError {
     }
 
     /// A text, and the error that led to it.
-    pub fn caused_by(
-        message: impl Into<String>,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Self {
+    pub fn caused_by(message: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { message: message.into(), source: Some(source.into()) }
     }
 

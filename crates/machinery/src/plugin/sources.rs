@@ -205,9 +205,8 @@ impl PluginSources {
         S: PluginSection,
         P: CorePlugin + 'static,
     {
-        self.own::<S>().add(Source::Core(Arc::new(move |values| {
-            Ok(Arc::new(make(section_of(values)?)) as Arc<dyn CorePlugin>)
-        })))
+        self.own::<S>()
+            .add(Source::Core(Arc::new(move |values| Ok(Arc::new(make(section_of(values)?)) as Arc<dyn CorePlugin>))))
     }
 
     /// Adds all plugins of another list behind those of this one.

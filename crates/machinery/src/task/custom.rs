@@ -152,7 +152,8 @@ mod tests {
     }
 
     /// The compiled form: file `o`, package `kitchen`, message `Oven` with the field `degrees`, syntax `proto3`.
-    const KITCHEN: &[u8] = b"\n6\n\x01o\x12\x07kitchen\" \n\x04Oven\x12\x18\n\x07degrees\x18\x01 \x01(\rR\x07degreesb\x06proto3";
+    const KITCHEN: &[u8] =
+        b"\n6\n\x01o\x12\x07kitchen\" \n\x04Oven\x12\x18\n\x07degrees\x18\x01 \x01(\rR\x07degreesb\x06proto3";
 
     #[test]
     fn settings_in_a_message_of_the_plugin_name_the_field_that_does_not_fit() {

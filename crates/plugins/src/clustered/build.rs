@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use aileron_idl::flyteidl2::plugins::ClusteredTaskSpec;
 use aileron_idl::message_from_struct;
 use aileron_machinery::pod::container::find_container_mut;
+use aileron_machinery::pod::pod_template;
 use aileron_machinery::pod::{PodOptions, build_pod};
 use aileron_machinery::{PluginError, TaskContext};
 use k8s_openapi::api::batch::v1::{JobSpec, JobTemplateSpec};
@@ -14,7 +15,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::environment::set_launcher_variables;
 use super::resource::{FailurePolicy, JobSet, JobSetSpec, Network, ReplicatedJob, SuccessPolicy};
 use super::{CLUSTERED_TASK, MAX_REPLICAS, NAME_MAX_LENGTH, PRIMARY_CONTAINER_ANNOTATION, WORKERS};
-use aileron_machinery::pod::pod_template;
 
 /// Kubernetes' bound on the values of labels.
 const LABEL_VALUE_MAX_LENGTH: usize = 63;

@@ -1,7 +1,7 @@
 //! The `plugins.dask` section.
 
-use aileron_machinery::config::LogConfig;
 use aileron_machinery::PluginSection;
+use aileron_machinery::config::LogConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! The `plugins.kf-operator` section, shared by the PyTorch, TensorFlow and MPI plugins.
 
 use aileron_kubekit::duration::GoDuration;
-use aileron_machinery::config::schema;
 use aileron_machinery::PluginSection;
+use aileron_machinery::config::schema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

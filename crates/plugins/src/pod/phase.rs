@@ -57,9 +57,9 @@ mod tests {
 
     use aileron_idl::flyteidl2::core::task_template::Target;
     use aileron_idl::flyteidl2::core::{Container, DataLoadingConfig, TaskTemplate};
+    use aileron_machinery::ObservedPhase;
     use aileron_machinery::config::{LogConfig, LogTemplate};
     use aileron_machinery::pod::PRIMARY_CONTAINER_KEY;
-    use aileron_machinery::ObservedPhase;
     use aileron_machinery::testing::task;
     use serde_json::json;
 

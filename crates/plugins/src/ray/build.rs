@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use aileron_idl::flyteidl2::plugins::autoscaler_options::UpscalingMode;
 use aileron_idl::flyteidl2::plugins::{self as pb, RayCluster};
 use aileron_machinery::pod::container::find_container;
+use aileron_machinery::pod::pod_template;
 use aileron_machinery::pod::resources::{self, CPU, MEMORY, ResourceList};
 use aileron_machinery::pod::{environment, service_account};
 use aileron_machinery::{PluginError, TaskContext};
@@ -23,7 +24,6 @@ use super::resource::{
     AutoscalerOptions, HeadGroupSpec, RayClusterSpec, RayJob, RayJobSpec, SubmissionMode, WorkerGroupSpec,
 };
 use super::runtime_env;
-use aileron_machinery::pod::pod_template;
 
 /// The `RayJob` for an attempt.
 ///

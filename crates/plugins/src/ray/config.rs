@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use aileron_machinery::PluginSection;
 use aileron_machinery::config::schema::is_default;
 use aileron_machinery::config::{LogConfig, LogTemplate};
-use aileron_machinery::PluginSection;
 use k8s_openapi::api::core::v1::Container;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use aileron_kubekit::duration::GoDuration;
+use aileron_machinery::PluginSection;
 use aileron_machinery::config::LogConfig;
 use aileron_machinery::config::schema::{self, null_if_empty};
-use aileron_machinery::PluginSection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -75,9 +75,7 @@ fn application_phase(status: &SparkApplicationStatus, info: TaskInfo) -> PhaseIn
     };
     match status.application_state.state.as_str() {
         state::NEW => PhaseInfo::queued("job queued", info),
-        state::SUBMITTED | state::PENDING_SUBMISSION => {
-            PhaseInfo::initializing("job submitted", info)
-        }
+        state::SUBMITTED | state::PENDING_SUBMISSION => PhaseInfo::initializing("job submitted", info),
         // The two spaces are upstream's; stored messages are compared.
         state::SUBMISSION_FAILED => failure("Spark Job  Submission Failed", info),
         state::FAILED => failure("Spark Job Failed", info),

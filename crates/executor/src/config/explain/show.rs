@@ -11,8 +11,8 @@ use super::super::error::Origin;
 use super::super::load::Loaded;
 use super::super::shape::{Kind, Shape};
 use super::super::tree::Tree;
-use super::write::{inline, key, needs_list};
 use super::to_value;
+use super::write::{inline, key, needs_list};
 
 pub use located::located;
 

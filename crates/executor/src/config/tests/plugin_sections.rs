@@ -39,9 +39,8 @@ impl PluginSection for OvenConfig {
     const KEY: &'static str = "oven";
 
     fn check(&self) -> Vec<SectionProblem> {
-        let too_hot = (self.max_degrees > 300).then(|| {
-            SectionProblem::new("max-degrees", format!("must be at most 300, got {}", self.max_degrees))
-        });
+        let too_hot = (self.max_degrees > 300)
+            .then(|| SectionProblem::new("max-degrees", format!("must be at most 300, got {}", self.max_degrees)));
         too_hot.into_iter().collect()
     }
 }

@@ -74,8 +74,7 @@ impl From<PhaseInfo> for Launched {
 ///
 /// Upstream charges a missing kind to the platform, and fails the task after some tens of seconds. Here the task waits.
 pub(in crate::manager) fn decide(round: &Round, outcome: LaunchOutcome) -> Result<Launched, PluginError> {
-    let permanent =
-        |error: ExecutionError| Ok(Launched::from(PhaseInfo::permanent_failure(error, round.info())));
+    let permanent = |error: ExecutionError| Ok(Launched::from(PhaseInfo::permanent_failure(error, round.info())));
     match outcome {
         LaunchOutcome::KindMissing => Ok(round.waiting_for_kind().into()),
         LaunchOutcome::UnknownPool(name) => {
@@ -95,11 +94,7 @@ fn submitted(round: &Round) -> PhaseInfo {
 }
 
 /// What an object that already has the name means for the task.
-fn resolve_name_conflict(
-    round: &Round,
-    found: Found,
-    asked_at: Option<Timestamp>,
-) -> Result<Launched, PluginError> {
+fn resolve_name_conflict(round: &Round, found: Found, asked_at: Option<Timestamp>) -> Result<Launched, PluginError> {
     let object = &round.object;
     let waiting = |sentence: String| round.waiting(Pending::new(PendingReason::Terminating, sentence));
     let again = asked_at.map(|at| later(at, NAME_RETRY));

@@ -104,6 +104,9 @@ mod tests {
         let (foreign, plain) = (ObjectMeta::default(), PluginProperties::default());
         assert_eq!(plan(&ours, &plain, &deletes), (true, true));
         assert_eq!(plan(&ours, &keeps, &deletes), (true, false));
-        assert_eq!(plan(&foreign, &plain, &K8sConfig::default()), (false, K8sConfig::default().delete_resource_on_finalize));
+        assert_eq!(
+            plan(&foreign, &plain, &K8sConfig::default()),
+            (false, K8sConfig::default().delete_resource_on_finalize)
+        );
     }
 }

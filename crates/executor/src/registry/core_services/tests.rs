@@ -130,10 +130,8 @@ async fn a_plugin_that_cannot_be_set_up_is_named() {
 async fn a_secret_is_a_variable_or_a_file_and_never_leads_out_of_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("key"), "from file").unwrap();
-    let config = SecretsConfig {
-        secrets_prefix: folder.path().to_string_lossy().into_owned(),
-        ..SecretsConfig::default()
-    };
+    let config =
+        SecretsConfig { secrets_prefix: folder.path().to_string_lossy().into_owned(), ..SecretsConfig::default() };
     let secrets = LocalSecrets::new(&config, [("FLYTE_SECRET_TOKEN".to_owned(), "from variable".to_owned())].into());
     assert_eq!(secrets.get("key").await.unwrap(), "from file");
     assert_eq!(secrets.get("token").await.unwrap(), "from variable");

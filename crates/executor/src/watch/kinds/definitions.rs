@@ -322,8 +322,8 @@ async fn read_definition(
 
 #[cfg(test)]
 mod tests {
-    use aileron_machinery::{JsonObject, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
     use aileron_machinery::AnyResource;
+    use aileron_machinery::{JsonObject, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
     use async_trait::async_trait;
 
     use super::*;

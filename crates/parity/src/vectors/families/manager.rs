@@ -7,9 +7,7 @@ use aileron_executor::action::{Action, TaskAction, Template};
 use aileron_executor::gob;
 use aileron_executor::manager::PluginManager;
 use aileron_executor::storage::BlobStore;
-use aileron_machinery::{
-    CorePlugin, CoreRequest, CoreStep, PhaseInfo, PluginError, StoredState, TaskContext,
-};
+use aileron_machinery::{CorePlugin, CoreRequest, CoreStep, PhaseInfo, PluginError, StoredState, TaskContext};
 use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! `MPIJob` of `kubeflow.org/v1`.
 
+use aileron_machinery::custom_resource;
 use serde::{Deserialize, Serialize};
 
-use aileron_machinery::custom_resource;
 use crate::kubeflow::resource::{JobStatus, OtherFields, ReplicaSpecs, RunPolicy};
 
 custom_resource! {

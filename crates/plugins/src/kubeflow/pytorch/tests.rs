@@ -1,15 +1,15 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 use std::sync::Arc;
 
+use aileron_machinery::testing::{pod, task};
 use aileron_machinery::{ObservedPhase, Phase};
 use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::any_settings;
-use aileron_machinery::testing::{pod, task};
 use crate::kubeflow::resource::ReplicaSpec;
+use crate::testing::any_settings;
 
 fn plugin() -> PyTorchPlugin {
     PyTorchPlugin::new(KubeflowConfig::default())
