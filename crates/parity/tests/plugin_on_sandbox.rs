@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use aileron::{Program, SandboxOptions};
-use aileron_machinery::pod::phase::pod_phase;
+use aileron_machinery::pod::phase::task_phase;
 use aileron_machinery::pod::{PodOptions, build_pod};
-use aileron_machinery::{K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext, TaskInfo};
-use k8s_openapi::api::core::v1::{EnvVar, Pod};
+use aileron_machinery::{K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::LogParams;
 
@@ -22,14 +22,12 @@ impl K8sPlugin for Polite {
 
     fn build(&self, task: &TaskContext) -> Result<Pod, PluginError> {
         let mut draft = build_pod(task, PodOptions::default())?;
-        let variable = EnvVar { name: "PLEASE".into(), value: Some("thank you".into()), value_from: None };
-        draft.primary()?.env.get_or_insert_default().push(variable);
-        Ok(Pod { metadata: draft.metadata, spec: Some(draft.spec), status: None })
+        draft.set_variable("PLEASE", "thank you")?;
+        Ok(draft.into_pod())
     }
 
     fn phase(&self, cx: &PhaseContext<'_>, pod: &Pod) -> Result<PhaseInfo, PluginError> {
-        let phase = pod_phase(pod, &cx.task.platform.k8s, cx.task.now, TaskInfo::at(cx.task.now));
-        Ok(phase)
+        Ok(task_phase(cx, pod))
     }
 }
 

@@ -47,7 +47,10 @@ impl PluginManager {
         let missing = match self.observe_own(&ownership, &round.object).await {
             Ok(Observed::NotYetVisible) => return Ok(Observation::NotYetVisible),
             Ok(Observed::Present(object)) => {
-                return self.read(task, round, before, object.as_ref()).await.map(Observation::Read);
+                return self
+                    .read(task, round, before, object.as_ref())
+                    .await
+                    .map(|reading| Observation::Read(Box::new(reading)));
             }
             Ok(Observed::Absent(error)) => error,
             Err(error) if error.is_not_found() || error.is_gone() || error.is_expired() => error,

@@ -1,5 +1,7 @@
 //! A phase with everything that is said along with it.
 
+mod parts;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +13,7 @@ use super::{ErrorKind, ExecutionError, ObservedPhase, Pending, PendingReason, Ph
 /// A plugin does not care about versions: the plugin manager raises the version of a phase when its reason has changed,
 /// so that readers, who ignore a second report of the same phase and version, see the news.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Parts", into = "Parts")]
+#[serde(try_from = "parts::Parts", into = "parts::Parts")]
 pub struct PhaseInfo {
     phase: Phase,
     version: u32,
@@ -233,74 +235,6 @@ impl PhaseInfo {
     pub fn is_system_retryable_failure(&self) -> bool {
         self.phase == Phase::RetryableFailure
             && self.error.as_ref().is_some_and(|error| error.kind == ErrorKind::System)
-    }
-}
-
-/// The form of a phase in JSON.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Parts {
-    phase: Phase,
-    #[serde(default)]
-    version: u32,
-    #[serde(default)]
-    reason: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    error: Option<ExecutionError>,
-    #[serde(default)]
-    cleanup_on_failure: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    info: Option<TaskInfo>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pending: Option<Pending>,
-    #[serde(default)]
-    out_of_time: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    check_at: Option<Timestamp>,
-    #[serde(default)]
-    quiet_reason: bool,
-}
-
-impl From<PhaseInfo> for Parts {
-    fn from(phase: PhaseInfo) -> Self {
-        Self {
-            phase: phase.phase,
-            version: phase.version,
-            reason: phase.reason,
-            error: phase.error,
-            cleanup_on_failure: phase.cleanup_on_failure,
-            info: phase.info,
-            pending: phase.pending.map(|pending| *pending),
-            out_of_time: phase.out_of_time,
-            check_at: phase.check_at,
-            quiet_reason: phase.quiet_reason,
-        }
-    }
-}
-
-impl TryFrom<Parts> for PhaseInfo {
-    type Error = String;
-
-    fn try_from(parts: Parts) -> Result<Self, String> {
-        let phase = parts.phase;
-        if phase.is_failure() != parts.error.is_some() {
-            return Err(format!("phase {phase}: exactly a failure has an error"));
-        }
-        if (phase == Phase::Undefined) != parts.info.is_none() {
-            return Err(format!("phase {phase}: exactly an undefined phase has no info"));
-        }
-        Ok(Self {
-            phase,
-            version: parts.version,
-            reason: parts.reason,
-            error: parts.error,
-            cleanup_on_failure: parts.cleanup_on_failure && phase.is_failure(),
-            info: parts.info,
-            pending: parts.pending.map(Box::new),
-            out_of_time: parts.out_of_time && phase.is_failure(),
-            check_at: parts.check_at,
-            quiet_reason: parts.quiet_reason,
-        })
     }
 }
 

@@ -92,6 +92,8 @@ mod tests {
 
     use super::OtherFields;
 
+    use crate::K8sResource;
+
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct KettleSpec {
         litres: Option<u32>,

@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 use aileron_machinery::config::{LogConfig, LogTemplate};
+use aileron_machinery::testing::{pod, task};
 use aileron_machinery::{ErrorKind, ObservedPhase, Phase};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use proptest::prelude::*;
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::any_settings;
-use aileron_machinery::testing::{pod, task};
 
 fn built(custom: &Value) -> JobSet {
     ClusteredPlugin.build(&task(CLUSTERED_TASK, custom)).unwrap()

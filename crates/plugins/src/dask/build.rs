@@ -5,6 +5,7 @@ use aileron_idl::flyteidl2::plugins::{DaskJob as Settings, DaskScheduler, DaskWo
 use aileron_kubekit::quantity::Quantity;
 use aileron_machinery::pod::resources::{self, CPU, MEMORY};
 use aileron_machinery::pod::{PodDraft, PodOptions, build_pod, container::find_container_mut};
+use aileron_machinery::settings;
 use aileron_machinery::{PluginError, TaskContext};
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, HTTPGetAction, PodSpec, Probe, ResourceRequirements, ServicePort, ServiceSpec,
@@ -14,7 +15,6 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::config::DaskConfig;
 use super::resource::{ClusterSpec, ClusterTemplate, DaskJob, DaskJobSpec, JobSpec, SchedulerSpec, WorkerSpec};
 use super::{JOB_RUNNER, SCHEDULER, dashboard};
-use aileron_machinery::settings;
 
 /// The container name that the operator expects in workers.
 const WORKER: &str = "dask-worker";

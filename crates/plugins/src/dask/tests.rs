@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 use aileron_machinery::config::{K8sConfig, LogConfig, LogTemplate};
+use aileron_machinery::testing::{pod, task};
 use aileron_machinery::{ObservedPhase, Phase};
 use k8s_openapi::api::core::v1::{Pod, PodSpec, Toleration};
 use proptest::prelude::*;
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::any_settings;
-use aileron_machinery::testing::{pod, task};
 
 fn plugin() -> DaskPlugin {
     DaskPlugin::new(DaskConfig::default())

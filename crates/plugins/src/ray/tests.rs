@@ -5,6 +5,7 @@ use std::sync::Arc;
 use aileron_idl::flyteidl2::core::task_log::LinkType;
 use aileron_idl::flyteidl2::core::{ContainerError, ErrorDocument, container_error};
 use aileron_machinery::config::{LogConfig, LogTemplate};
+use aileron_machinery::testing::{pod, task};
 use aileron_machinery::{ErrorKind, ObservedPhase, Phase};
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use proptest::prelude::*;
@@ -14,7 +15,6 @@ use super::config::{RayNodeConfig, RayNodeDefaults};
 use super::resource::{RayClusterSpec, SubmissionMode};
 use super::*;
 use crate::testing::any_settings;
-use aileron_machinery::testing::{pod, task};
 
 fn built(config: RayConfig, custom: &Value) -> RayJob {
     RayPlugin::new(config).build(&task("ray", custom)).unwrap()

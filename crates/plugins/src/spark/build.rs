@@ -2,13 +2,13 @@
 
 use aileron_idl::flyteidl2::plugins::SparkJob;
 use aileron_idl::flyteidl2::plugins::spark_application::Type;
+use aileron_machinery::settings;
 use aileron_machinery::{PluginError, TaskContext, code};
 
 use super::conf::{self, BATCH_SCHEDULER, EXECUTOR_INSTANCES};
 use super::config::SparkConfig;
 use super::pods::{self, DRIVER, EXECUTOR};
 use super::resource::{ExecutorSpec, RestartPolicy, SparkApplication, SparkApplicationSpec, SparkPodSpec};
-use aileron_machinery::settings;
 
 /// How often the operator tries again to submit. Quotas of the namespace may refuse the driver for a while.
 const SUBMISSION_RETRIES: i32 = 14;

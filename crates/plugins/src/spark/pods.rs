@@ -3,7 +3,7 @@
 use aileron_idl::flyteidl2::core::K8sPod;
 use aileron_machinery::pod::affinity::apply_platform_scheduling_constraints;
 use aileron_machinery::pod::container::find_container;
-use aileron_machinery::pod::{PodOptions, build_pod, decode, service_account};
+use aileron_machinery::pod::{PodOptions, build_pod, decode, env_var, pod_template, service_account};
 use aileron_machinery::{PluginError, TaskContext};
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,7 +11,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::conf::{self, PodSettings, SparkConf};
 use super::resource::SparkPodSpec;
 use super::{DRIVER_CONTAINER, EXECUTOR_CONTAINER, SPARK};
-use aileron_machinery::pod::{env_var, pod_template};
 
 /// What a pod is for.
 #[derive(Clone, Copy, Debug)]

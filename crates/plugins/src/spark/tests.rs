@@ -4,6 +4,7 @@ use std::sync::Arc;
 use aileron_idl::flyteidl2::core::TaskLog;
 use aileron_idl::flyteidl2::core::task_log::LinkType;
 use aileron_machinery::config::{K8sConfig, LogTemplate};
+use aileron_machinery::testing::{pod, task};
 use aileron_machinery::{ErrorKind, ObservedPhase, Phase};
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 use proptest::prelude::*;
@@ -11,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::any_settings;
-use aileron_machinery::testing::{pod, task};
 
 fn plugin() -> SparkPlugin {
     SparkPlugin::new(SparkConfig::default())

@@ -19,7 +19,7 @@ pub(in crate::manager) enum Observation {
     /// The object is not there, or not the attempt's own.
     Lost(ApiError),
     /// The object was read.
-    Read(Reading),
+    Read(Box<Reading>),
 }
 
 /// An object that was read by its plugin.
@@ -60,7 +60,8 @@ pub(in crate::manager) fn decide(round: &Round, before: &PluginState, observatio
             let phase = PhaseInfo::retryable_failure(error, round.info());
             Some(Seen { state: with_phase(before, &phase), phase })
         }
-        Observation::Read(Reading { phase, being_deleted, result, events }) => {
+        Observation::Read(reading) => {
+            let Reading { phase, being_deleted, result, events } = *reading;
             let phase = settled(round, phase, being_deleted, result);
             Some(with_events(round, before, phase, events))
         }
@@ -162,18 +163,18 @@ mod tests {
     fn the_error_document_turns_a_success_into_a_failure() {
         let with = |recoverable| {
             let result = Some(TaskResult::Error { recoverable, error: Box::default() });
-            seen(Observation::Read(Reading { result, ..read(PhaseInfo::success(info())) })).phase.phase()
+            seen(Observation::Read(Box::new(Reading { result, ..read(PhaseInfo::success(info())) }))).phase.phase()
         };
         assert_eq!(with(true), Phase::RetryableFailure);
         assert_eq!(with(false), Phase::PermanentFailure);
         let result = Some(TaskResult::Succeeded);
-        let phase = seen(Observation::Read(Reading { result, ..read(PhaseInfo::success(info())) })).phase;
+        let phase = seen(Observation::Read(Box::new(Reading { result, ..read(PhaseInfo::success(info())) }))).phase;
         assert_eq!(phase.phase(), Phase::Success);
     }
 
     #[test]
     fn an_object_that_is_deleted_while_it_runs_is_the_platforms_failure() {
-        let deleted = |phase| seen(Observation::Read(Reading { being_deleted: true, ..read(phase) })).phase;
+        let deleted = |phase| seen(Observation::Read(Box::new(Reading { being_deleted: true, ..read(phase) }))).phase;
         assert!(deleted(PhaseInfo::running(info())).is_system_retryable_failure());
         assert_eq!(deleted(PhaseInfo::success(info())).phase(), Phase::Success, "it had ended before");
     }
@@ -183,7 +184,7 @@ mod tests {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
         let event = ObjectEvent { message: "pulled".into(), created_at: at(5), recorded_at: at(6) };
         let reading = Reading { events: vec![event], ..read(PhaseInfo::running(info())) };
-        let seen = seen(Observation::Read(reading));
+        let seen = seen(Observation::Read(Box::new(reading)));
         assert_eq!(seen.phase.version(), 3);
         assert_eq!(seen.phase.info().unwrap().additional_reasons[0].reason, "pulled");
         assert_eq!((seen.state.last_event_update, seen.state.last_event_recorded_at), (Some(at(5)), Some(at(6))));

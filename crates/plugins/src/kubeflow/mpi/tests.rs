@@ -1,12 +1,12 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 use std::sync::Arc;
 
+use aileron_machinery::testing::task;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::any_settings;
-use aileron_machinery::testing::task;
 
 fn build_with(version: i32, custom: Value, worker_command: Option<&str>) -> Result<MPIJob, PluginError> {
     let mut task = task("mpi", &custom);

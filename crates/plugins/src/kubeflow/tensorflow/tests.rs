@@ -3,12 +3,12 @@ use std::sync::Arc;
 
 use aileron_machinery::ObservedPhase;
 use aileron_machinery::config::LogConfig;
+use aileron_machinery::testing::task;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::any_settings;
-use aileron_machinery::testing::task;
 
 fn plugin() -> TensorFlowPlugin {
     TensorFlowPlugin::new(KubeflowConfig::default())

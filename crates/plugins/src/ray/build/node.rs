@@ -8,6 +8,7 @@ use aileron_machinery::pod::container::find_container_mut;
 use aileron_machinery::pod::merge::merge_overlay;
 use aileron_machinery::pod::tolerations::add_tolerations_for_extended_resources;
 use aileron_machinery::pod::{LayerContext, PodDraft, PodOptions, build_pod, decode, extended_resources};
+use aileron_machinery::pod::{env_var, pod_template};
 use aileron_machinery::{PluginError, TaskContext};
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EnvVar, ExecAction, Lifecycle, LifecycleHandler, PodTemplateSpec,
@@ -16,7 +17,6 @@ use k8s_openapi::api::core::v1::{
 use super::sidecar::add_logs_sidecar;
 use crate::ray::HEAD_CONTAINER;
 use crate::ray::config::RayConfig;
-use aileron_machinery::pod::{env_var, pod_template};
 
 /// The container of a worker's pod.
 const WORKER_CONTAINER: &str = "ray-worker";
