@@ -1,4 +1,4 @@
-//! A configuration explained: its schema, an example, the reference page, a check, and where each value came from.
+//! Explains the configuration to users: JSON Schema, example file, reference page, check, and the origin of each value.
 
 mod example;
 mod markdown;
@@ -7,24 +7,26 @@ mod write;
 
 use serde_json::{Value, json};
 
-use super::Config;
-use super::error::{ConfigErrors, Warning};
-use super::load::{Loader, Sources};
+use crate::Config;
+use crate::error::{ConfigErrors, Warning};
+use crate::load::Loader;
+use crate::schema::keys;
+use crate::sources::Sources;
 
 pub use example::example;
 pub use markdown::markdown;
 pub use show::{Selection, located, show};
 
-/// What a check of some sources found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What must be mended; `None` when the configuration can be used.
+    /// The mistakes. `None` if the configuration can be used.
     pub errors: Option<ConfigErrors>,
-    /// What is accepted and probably not meant.
+    /// Settings that are accepted but probably a mistake.
     pub warnings: Vec<Warning>,
 }
 
-/// Keys of ours that upstream does not have; a dump for comparison leaves them out.
+/// Keys that exist only in Aileron. [`dump`] leaves them out, so that its output can be compared with upstream's.
 const OUR_KEYS: &[&[&str]] = &[
     &["executor", "missingKindTimeout"],
     &["plugins", "k8s", "delete-finished"],
@@ -37,7 +39,7 @@ const OUR_KEYS: &[&[&str]] = &[
     &["tasks", "task-plugins", "unknown-task-types"],
 ];
 
-/// Checks sources without using them.
+/// Checks sources without using their configuration.
 #[must_use]
 pub fn check(sources: &Sources) -> Report {
     let mut warnings = Vec::new();
@@ -47,7 +49,8 @@ pub fn check(sources: &Sources) -> Report {
 
 /// The JSON Schema of a configuration file, for editors and other tools.
 ///
-/// It is a little stricter than the loader: keys must have their usual letter case and values their usual type.
+/// It is stricter than the loader: it demands the documented letter case of keys, and does not accept a number that is
+/// written as a string.
 #[must_use]
 pub fn schema() -> Value {
     let mut schema = keys();
@@ -56,12 +59,7 @@ pub fn schema() -> Value {
     schema
 }
 
-/// The schema as the types state it, which the loader walks along.
-pub(super) fn keys() -> Value {
-    schemars::schema_for!(Config).to_value()
-}
-
-/// Lets every map be written as a list of maps too.
+/// Changes the schema so that every map may also be written as a list of maps, as the loader allows.
 fn allow_lists_for_maps(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -80,7 +78,8 @@ fn allow_lists_for_maps(schema: &mut Value) {
     }
 }
 
-/// The configuration in the shape and with the keys upstream shows it, for comparing the two.
+/// The configuration as upstream prints it, without the keys that exist only in Aileron. It is compared with recorded
+/// output of upstream.
 #[must_use]
 pub fn dump(config: &Config) -> Value {
     let mut value = to_value(config);
@@ -95,24 +94,19 @@ pub fn dump(config: &Config) -> Value {
     value
 }
 
-/// The defaults of every key.
-pub(super) fn defaults() -> Value {
-    to_value(&Config::default())
-}
-
-/// Every key and value. The types hold only what JSON can say, so this cannot fail; `Null` would show as such.
+/// All keys and values. The types hold only values that JSON can express, so this cannot fail.
 fn to_value(config: &Config) -> Value {
     serde_json::to_value(config).unwrap_or_default()
 }
 
 impl Report {
-    /// True when the configuration can be used.
+    /// True if the configuration can be used.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.errors.is_none()
     }
 
-    /// Everything found, one line each: errors first.
+    /// All errors, then all warnings, one line each.
     #[must_use]
     pub fn render(&self) -> String {
         let errors = self.errors.iter().flat_map(|errors| &errors.0).map(|error| format!("error: {error}\n"));
@@ -122,8 +116,8 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shape::{Kind, Shape};
     use super::*;
+    use crate::schema::shape::{Kind, Shape};
 
     fn ours(shape: Shape<'_>, path: &[String], found: &mut Vec<String>) {
         for field in shape.fields() {

@@ -1,61 +1,34 @@
-//! The configuration that files, environment and flags describe together. Nothing here reads anything.
+//! Makes one configuration of files, environment variables and flags. This module does no I/O: callers pass the texts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
-use super::overlay::{overlay, without_nulls};
-use super::resolve::Resolver;
-use super::shape::Shape;
-use super::tree::Tree;
-use super::{Config, environment, explain, flags, validate, yaml};
+use crate::document::yaml;
+use crate::error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
+use crate::schema::shape::Shape;
+use crate::sources::{Sources, environment, flags};
+use crate::values::overlay::{overlay, without_nulls};
+use crate::values::resolve::Resolver;
+use crate::values::tree::Tree;
+use crate::{Config, no_effect, schema, validate};
 
-/// Everything that can set a key, weakest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources {
-    /// Files; a later one wins over an earlier one.
-    pub files: Vec<SourceFile>,
-    /// The process's environment.
-    pub environment: BTreeMap<String, String>,
-    /// Flags without their dashes, and their values.
-    pub flags: Vec<(String, String)>,
-}
-
-/// A file that has been read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceFile {
-    /// The file as messages should name it.
-    pub name: String,
-    /// What it contains.
-    pub text: String,
-}
-
-/// A configuration, and what is known about it.
+/// A configuration, its warnings, and the origin of its values.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// What is accepted and probably not meant.
+    /// Settings that are accepted but probably a mistake.
     pub warnings: Vec<Warning>,
-    /// What was set, and by whom.
-    pub(super) set: Tree,
+    /// The values that the sources have set, with their origins.
+    pub(crate) set: Tree,
 }
 
-/// Loads configurations. Building one costs more than using it, so keep it when loading often.
+/// Loads configurations. Creating a loader computes the schema, which costs more than a load, so reuse it.
 #[derive(Clone, Debug)]
 pub struct Loader {
     schema: Value,
     defaults: Value,
-}
-
-impl Sources {
-    /// A single file, for tests and examples.
-    #[must_use]
-    pub fn file(name: &str, text: &str) -> Self {
-        Self { files: vec![SourceFile { name: name.into(), text: text.into() }], ..Self::default() }
-    }
 }
 
 impl Default for Loader {
@@ -65,37 +38,38 @@ impl Default for Loader {
 }
 
 impl Loader {
-    /// A loader for the current set of keys.
+    /// A loader for all keys of [`Config`].
     #[must_use]
     pub fn new() -> Self {
-        Self { schema: explain::keys(), defaults: explain::defaults() }
+        Self { schema: schema::keys(), defaults: schema::defaults() }
     }
 
     /// The configuration that these sources describe.
     ///
     /// # Errors
     ///
-    /// All mistakes of all sources together.
+    /// All mistakes of all sources.
     pub fn load(&self, sources: &Sources) -> Result<Loaded, ConfigErrors> {
         let mut warnings = Vec::new();
         let (config, set) = self.attempt(sources, &mut warnings)?;
         Ok(Loaded { config, warnings, set })
     }
 
-    /// The configuration and what was set in it. Warnings are given even if there are errors.
-    pub(super) fn attempt(
+    /// The configuration and the values that were set. Warnings are added even if there are errors.
+    pub(crate) fn attempt(
         &self,
         sources: &Sources,
         warnings: &mut Vec<Warning>,
     ) -> Result<(Config, Tree), ConfigErrors> {
         let mut errors = Vec::new();
         let set = self.resolve(sources, &mut errors, warnings);
+        warnings.extend(no_effect::warning(Shape::of(&self.schema), &self.defaults, &set));
         if !errors.is_empty() {
             return Err(ConfigErrors(errors));
         }
         let values = without_nulls(overlay(self.defaults.clone(), &set));
         let mut config: Config = serde_json::from_value(values).map_err(|error| {
-            // The values have been checked one by one, so this is a disagreement between schema and types.
+            // Every value has passed the check against the schema, so the schema and the types disagree: this is a bug.
             let problem = Problem::Invalid(format!("the configuration as a whole cannot be used: {error}"));
             ConfigErrors(vec![ConfigError { origin: Origin::Default, path: String::new(), problem }])
         })?;
@@ -104,7 +78,7 @@ impl Loader {
         Ok((config, set))
     }
 
-    /// What the sources set, weakest first, one over the other.
+    /// The values that the sources set, merged. Sources with higher priority are merged later.
     fn resolve(&self, sources: &Sources, errors: &mut Vec<ConfigError>, warnings: &mut Vec<Warning>) -> Tree {
         let root = Shape::of(&self.schema);
         let mut set = Tree::empty();
@@ -131,11 +105,22 @@ impl Loader {
     }
 }
 
-/// What upstream does to sections once they are loaded.
+impl Config {
+    /// The configuration that these sources describe.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes of all sources: unknown keys, values of the wrong type, values that cannot be used.
+    pub fn load(sources: &Sources) -> Result<Self, ConfigErrors> {
+        Loader::new().load(sources).map(|loaded| loaded.config)
+    }
+}
+
+/// Changes that upstream makes to sections after loading.
 fn adjust(config: &mut Config) {
     config.plugins.ray.apply_deprecated_node_ip_address();
-    // The loader lower-cases keys of plain maps, but device classes are upper-case names of an enumeration. Mirrors
-    // GetK8sPluginConfig.
+    // The loader makes the keys of maps lower case, but the names of device classes are upper case. Mirrors
+    // `GetK8sPluginConfig`.
     let classes = std::mem::take(&mut config.plugins.k8s.accelerator_device_classes);
     config.plugins.k8s.accelerator_device_classes =
         classes.into_iter().map(|(class, device)| (class.to_uppercase(), device)).collect();

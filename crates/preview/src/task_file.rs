@@ -144,7 +144,7 @@ pub fn is_task_file(document: &Value) -> bool {
 /// # Errors
 /// Everything that is wrong, with lines.
 pub fn read(text: &str) -> Result<TaskFile, TaskFileErrors> {
-    let node = aileron_config::yaml::parse(text)
+    let node = aileron_config::document::yaml::parse(text)
         .map_err(|error| TaskFileErrors(vec![TaskFileError::new(error.line, "", error.message)]))?;
     let report = Report::default();
     let file = Group::open(&node, "", KEYS, &report).map(|root| file(&root, &report));

@@ -1,23 +1,25 @@
-//! A commented file with every key at its default.
+//! An example file: every key that has an effect, with its documentation and its default.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::super::shape::{Kind, Shape};
 use super::write::{inline, key, needs_list, wrap};
-use super::{defaults, keys};
+use crate::schema::shape::{Kind, Shape};
+use crate::schema::{defaults, keys};
 
 /// Comments are wrapped at this column.
 const WIDTH: usize = 100;
 
-/// A configuration file with every key, its documentation and its default. Loading it changes nothing.
+/// A configuration file with every key that has an effect, its documentation and its default. Loading the file gives the
+/// default configuration.
 #[must_use]
 pub fn example() -> String {
     let schema = keys();
     let mut text = String::from(
-        "# Every key with its default. Keys that are null are not set.\n\
-         # Lists of one-entry maps stand for maps whose keys keep their letter case.\n",
+        "# Every key that has an effect, with its default. A key that is null is not set.\n\
+         # A list of maps with one entry each stands for one map. Its keys keep their letter case.\n\
+         # Keys without effect are not in this file; `aileron config reference` lists them.\n",
     );
     group(Shape::of(&schema), &defaults(), 0, &mut text);
     text
@@ -25,7 +27,7 @@ pub fn example() -> String {
 
 fn group(shape: Shape<'_>, value: &Value, depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
-    for field in shape.fields() {
+    for field in shape.fields().filter(|field| field.no_effect.reason().is_none()) {
         if depth == 0 {
             text.push('\n');
         }

@@ -35,13 +35,15 @@ pub struct RayConfig {
     /// `defaults.workerNode.ipAddress`.
     #[serde(rename = "nodeIPAddress", skip_serializing_if = "is_default")]
     pub node_ip_address: String,
-    /// The cluster Ray jobs run in, when it is another one.
+    /// The cluster of Ray jobs, if it is another one.
+    #[schemars(extend("x-no-effect" = "Ray jobs always run in the cluster of the executor"))]
     pub remote_cluster_config: RemoteClusterConfig,
     /// Log links of Ray jobs.
     pub logs: LogConfig,
     /// Container added to head pods to collect job logs.
     pub logs_sidecar: Option<Box<Container>>,
     /// Link to the Ray dashboard.
+    #[schemars(extend("x-no-effect" = {"linkType": "the link is always a dashboard link"}))]
     #[serde(rename = "dashboardURLTemplate")]
     pub dashboard_url_template: Option<LogTemplate>,
     /// What the nodes of a Ray cluster start from.

@@ -26,8 +26,11 @@ pub struct SparkConfig {
     /// Hands the whole pod to the Spark operator as pod templates when its CRD knows them. Switch off to go back to the
     /// single fields.
     pub enable_pod_template: bool,
-    /// Time limit of the one look at the CRD that finds out whether it knows pod templates.
-    #[schemars(schema_with = "schema::duration")]
+    /// Time limit for reading the CRD of SparkApplications to find out whether it supports pod templates.
+    #[schemars(
+        schema_with = "schema::duration",
+        extend("x-no-effect" = "the executor watches the CRD, so nothing waits for it")
+    )]
     pub pod_template_detection_timeout: GoDuration,
 }
 

@@ -1,6 +1,6 @@
 //! Names of types: `int`, `list<string>`, `map<float>`.
 
-use aileron_config::suggest::nearest;
+use aileron_config::nearest;
 use aileron_idl::flyteidl2::core::{BlobType, LiteralType, SimpleType, blob_type, literal_type};
 
 /// A name that is no type.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use aileron_action::TaskActionStatus;
 use aileron_action::conditions::{condition, reason};
-use aileron_config::suggest::nearest;
+use aileron_config::nearest;
 use aileron_idl::flyteidl2::core::LiteralMap;
 use aileron_machinery::PendingReason;
 use serde_json::Value;

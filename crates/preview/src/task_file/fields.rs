@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use aileron_config::node::{Data, Entry, Node};
-use aileron_config::suggest::nearest;
+use aileron_config::document::{Data, Entry, Node};
+use aileron_config::nearest;
 use aileron_kubekit::duration::GoDuration;
 use serde_json::Value;
 

@@ -84,7 +84,7 @@ fn amounts(field: &Field<'_>, report: &Report) -> Vec<(String, String)> {
     for (name, field) in field.entries(report) {
         if named(&name).is_none() && !name.contains('/') {
             let words = NAMED.map(|(word, _)| word);
-            let remedy = match aileron_config::suggest::nearest(&name, words.into_iter()) {
+            let remedy = match aileron_config::nearest(&name, words.into_iter()) {
                 Some(word) => format!("did you mean `{word}`?"),
                 None => format!("use {}, or the whole name of an extended one such as {POD_GPU}", words.join(", ")),
             };
