@@ -68,7 +68,8 @@ pub struct ConfigErrors(pub Vec<ConfigError>);
 /// A setting that is accepted but probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Where the setting is. [`Origin::Default`] if the warning is about several settings and names their origins itself.
+    /// Where the setting is. [`Origin::Default`] if the warning is about several settings and names their origins
+    /// itself.
     pub origin: Origin,
     /// The key with its sections; empty if the warning is not about a single key.
     pub path: String,

@@ -68,7 +68,7 @@ pub struct Config {
     /// The object store with the inputs, outputs and error documents of tasks.
     pub storage: StorageConfig,
     /// The webhook that adds secrets to the pods of tasks.
-    #[schemars(extend("x-no-effect" = "the executor contains no webhook: run Flyte's pod webhook as a separate process"))]
+    #[schemars(extend("x-no-effect" = "the executor contains no webhook; Flyte's pod webhook is a separate process"))]
     pub webhook: WebhookConfig,
     /// The secrets that the executor itself uses.
     #[schemars(extend("x-no-effect" = "the executor itself uses no secrets"))]

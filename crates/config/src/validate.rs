@@ -4,8 +4,8 @@ use crate::Config;
 use crate::error::{ConfigError, ConfigErrors, Problem};
 use crate::values::tree::Tree;
 
-/// Reports all values that cannot be used. The messages for `executor.maxSystemFailures` and `executor.requeueDuration` are
-/// those of upstream.
+/// Reports all values that cannot be used. The messages for `executor.maxSystemFailures` and `executor.requeueDuration`
+/// are those of upstream.
 pub(crate) fn validate(config: &Config, set: &Tree) -> Result<(), ConfigErrors> {
     let mut errors = Vec::new();
     let mut reject = |path: &[&str], message: String| {

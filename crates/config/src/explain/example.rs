@@ -11,8 +11,8 @@ use crate::schema::{defaults, keys};
 /// Comments are wrapped at this column.
 const WIDTH: usize = 100;
 
-/// A configuration file with every key that has an effect, its documentation and its default. Loading the file gives the
-/// default configuration.
+/// A configuration file with every key that has an effect, its documentation and its default. Loading the file gives
+/// the default configuration.
 #[must_use]
 pub fn example() -> String {
     let schema = keys();

@@ -32,8 +32,8 @@ const INTRODUCTION: &str = "\
 Sections, keys and defaults are those of Flyte's executor, so an existing file works unchanged.
 
 - Keys marked **Aileron only** do not exist in Flyte's executor.
-- Keys marked **No effect** are accepted, so that an existing file can be loaded, but the executor does not use them. If a
-  file sets such a key to something else than its default, the executor prints a warning.
+- Keys marked **No effect** are accepted, so that an existing file can be loaded, but the executor does not use them. If
+  a file sets such a key to something else than its default, the executor prints a warning.
 - Several files are merged: a later file wins, maps are merged entry by entry, lists are replaced.
 - Environment variables win over files. The name of a variable is the key with its sections in upper case, with
   underscores instead of dashes (`PLUGINS.K8S.DEFAULT_CPUS=500m`). Empty variables are ignored.
@@ -155,34 +155,22 @@ fn meaning(field: Field<'_>) -> String {
     if field.ours {
         text.push_str(" **Aileron only.**");
     }
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (key, reason) in field.no_effect.keys_below() {
-        let _ = write!(text, " **No effect** here: `{key}` ({}).", escape(reason));
+        by_reason.entry(reason).or_default().push(code(key));
+    }
+    for (reason, keys) in by_reason {
+        let _ = write!(text, " **No effect** here: {} ({}).", keys.join(", "), escape(reason));
     }
     text
 }
 
-/// Why a key has no effect and, for a group, which keys are accepted below it.
+/// Why a key has no effect and, for a group, which keys are accepted directly below it.
 fn without_effect(shape: Shape<'_>, reason: &str) -> String {
-    let mut text = format!("**No effect:** {}.", escape(reason));
-    let mut keys = Vec::new();
-    if let Some((_, group)) = group_of(shape) {
-        key_names(group, "", &mut keys);
-    }
-    if !keys.is_empty() {
-        let _ = write!(text, " Accepted keys: {}.", keys.join(", "));
-    }
-    text
-}
-
-/// The names of all keys below a group, such as `a.b`.
-fn key_names(group: Shape<'_>, prefix: &str, names: &mut Vec<String>) {
-    for field in group.fields() {
-        let name = format!("{prefix}{}", field.name);
-        match group_of(field.shape) {
-            Some((Seat::Alone, group)) => key_names(group, &format!("{name}."), names),
-            _ => names.push(code(&name)),
-        }
-    }
+    let keys: Vec<String> =
+        group_of(shape).iter().flat_map(|(_, group)| group.fields()).map(|field| code(field.name)).collect();
+    let accepted = if keys.is_empty() { String::new() } else { format!(" Accepted keys: {}.", keys.join(", ")) };
+    format!("**No effect:** {}.{accepted}", escape(reason))
 }
 
 /// The group that a key holds, alone or in a list or map. Kubernetes types are not groups: their own documentation
@@ -235,8 +223,8 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The keys whose default differs from the section that describes the type. If that section is for the entries of a list
-/// or map, it has no defaults: then all keys with a non-zero default are listed.
+/// The keys whose default differs from the section that describes the type. If that section is for the entries of a
+/// list or map, it has no defaults: then all keys with a non-zero default are listed.
 fn difference(default: &Value, home: &Value) -> String {
     let Value::Object(here) = default else { return shown(default) };
     let same = |key: &str, value: &Value| match home {

@@ -30,8 +30,8 @@ pub(super) fn key(key: &str) -> String {
     inline(&Value::String(key.to_owned()))
 }
 
-/// True if a map must be written as a list of maps with one entry each, because the loader would change the letter case of
-/// its keys otherwise.
+/// True if a map must be written as a list of maps with one entry each, because the loader would change the letter case
+/// of its keys otherwise.
 pub(super) fn needs_list(keys: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
     keys.into_iter().any(|key| {
         let key = key.as_ref();

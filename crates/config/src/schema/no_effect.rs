@@ -1,11 +1,11 @@
 //! Marks of keys that are accepted although no code reads them.
 //!
-//! Such keys exist so that a configuration file of upstream's executor can be loaded unchanged. The mark is an extension
-//! of the schema, set on the field:
+//! Such keys exist so that a configuration file of upstream's executor can be loaded unchanged. The mark is an
+//! extension of the schema, set on the field:
 //!
 //! - `#[schemars(extend("x-no-effect" = "reason"))]`: the key has no effect, and neither has any key below it.
-//! - `#[schemars(extend("x-no-effect" = {"key": "reason"}))]` on a field whose group is used in several places: the listed
-//!   keys of the group have no effect in this place.
+//! - `#[schemars(extend("x-no-effect" = {"key": "reason"}))]` on a field whose group is used in several places: the
+//!   listed keys of the group have no effect in this place.
 
 use serde_json::{Map, Value};
 

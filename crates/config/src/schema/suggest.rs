@@ -47,8 +47,8 @@ fn distance(left: &[char], right: &[char]) -> usize {
     row[right.len()]
 }
 
-/// Collects the paths of all keys with exactly this name. The fields of Kubernetes types are not searched: they exist in
-/// many places, so they would be misleading suggestions.
+/// Collects the paths of all keys with exactly this name. The fields of Kubernetes types are not searched: they exist
+/// in many places, so they would be misleading suggestions.
 fn collect_homes(shape: Shape<'_>, key: &str, path: &mut Vec<String>, homes: &mut Vec<String>) {
     for field in shape.fields() {
         path.push(field.name.to_owned());

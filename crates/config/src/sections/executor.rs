@@ -52,8 +52,8 @@ pub struct ExecutorConfig {
     pub max_system_failures: i32,
     /// How many TaskActions are processed at the same time. 0 means 1.
     pub max_concurrent_reconciles: i64,
-    /// How long the executor waits before it repeats a step that failed, such as a request to another service. It is also
-    /// the interval in which the executor checks and extends cache reservations. 0 means 10s.
+    /// How long the executor waits before it repeats a step that failed, such as a request to another service. It is
+    /// also the interval in which the executor checks and extends cache reservations. 0 means 10s.
     #[schemars(schema_with = "schema::duration")]
     pub requeue_duration: GoDuration,
     /// How long a task waits if the cluster does not serve the kind of its object (most likely the operator is not
@@ -98,8 +98,8 @@ impl Default for ExecutorConfig {
             max_system_failures: 3,
             max_concurrent_reconciles: 512,
             requeue_duration: GoDuration::from_secs(10),
-            // Installing or upgrading an operator takes a few minutes. If its kind is still missing after 10 minutes, the
-            // operator is probably not installed at all.
+            // Installing or upgrading an operator takes a few minutes. If its kind is still missing after 10 minutes,
+            // the operator is probably not installed at all.
             missing_kind_timeout: GoDuration::from_secs(10 * 60),
             gc: GcConfig::default(),
         }

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A pool of tokens, for example licences. A task that needs a token waits until one is free, and holds it until the task
-/// has ended.
+/// A pool of tokens, for example licences. A task that needs a token waits until one is free, and holds it until the
+/// task has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PoolConfig {

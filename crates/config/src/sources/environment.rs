@@ -51,7 +51,8 @@ pub(crate) fn resolve<'a>(
     tree
 }
 
-/// The value of a variable or flag. For a list, map or group it may be YAML in flow style, such as `[a, b]` or `{a: b}`.
+/// The value of a variable or flag. For a list, map or group it may be YAML in flow style, such as `[a, b]` or
+/// `{a: b}`.
 pub(crate) fn value_node(shape: Shape<'_>, value: &str) -> Node {
     let collection = matches!(shape.kind(), Kind::Struct(_) | Kind::Map(_) | Kind::List(_));
     if collection
@@ -63,8 +64,8 @@ pub(crate) fn value_node(shape: Shape<'_>, value: &str) -> Node {
     Node::text(value)
 }
 
-/// Only variables in upper case that begin with the name of a section and a dot are for the executor. All others belong to
-/// other programs and are ignored without a warning.
+/// Only variables in upper case that begin with the name of a section and a dot are for the executor. All others belong
+/// to other programs and are ignored without a warning.
 fn is_candidate(root: Shape<'_>, name: &str) -> bool {
     name.split_once('.').is_some_and(|(section, _)| {
         !name.contains(char::is_lowercase) && root.fields().any(|field| variable_part(field.name) == section)

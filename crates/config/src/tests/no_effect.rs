@@ -25,8 +25,8 @@ fn one_warning_lists_all_settings_without_effect() {
             "these settings have no effect: executor.webhookCertPath (flag --executor.webhookCertPath): the executor contains \
           no webhook; otel.type (environment variable OTEL.TYPE): the executor writes no traces; \
           plugins.logs.templates.0.iconUri (b.yaml:5): it is not sent with the link, as in Flyte's executor; \
-          webhook.certDir (a.yaml:3), webhook.localCert (a.yaml:2): the executor contains no webhook: run Flyte's pod \
-          webhook as a separate process"
+          webhook.certDir (a.yaml:3), webhook.localCert (a.yaml:2): the executor contains no webhook; Flyte's pod \
+          webhook is a separate process"
         ]
     );
 }
@@ -75,7 +75,7 @@ fn the_reference_page_says_no_effect_and_the_example_leaves_the_key_out() {
     let row = page.lines().find(|line| line.starts_with("| `send-object-events` ")).unwrap();
     assert!(row.contains("**No effect:** the executor always sends these events."), "{row}");
     let row = page.lines().find(|line| line.starts_with("| `ioutils` ")).unwrap();
-    assert!(row.contains("Accepted keys: `remoteFileOutputPaths.deckFilename`."), "{row}");
+    assert!(row.contains("Accepted keys: `remoteFileOutputPaths`."), "{row}");
     assert!(page.contains("\n## `otel`\n\nTraces (OpenTelemetry).\n\n**No effect:** "));
     let example = example();
     for key in ["\nwebhook:", "\notel:", "send-object-events:", "connector-service:"] {
@@ -84,9 +84,9 @@ fn the_reference_page_says_no_effect_and_the_example_leaves_the_key_out() {
     assert!(example.contains("maxCacheAge:"));
 }
 
-/// All marked keys, as `Type.key`. A reviewer sees here which keys get or lose a mark. `Type.key.below` is a mark for one
-/// place of a type that is used in several places; `*` stands for the entries of a list or map. Types that are used only
-/// below a marked key are not listed.
+/// All marked keys, as `Type.key`. A reviewer sees here which keys get or lose a mark. `Type.key.below` is a mark for
+/// one place of a type that is used in several places; `*` stands for the entries of a list or map. Types that are used
+/// only below a marked key are not listed.
 const MARKED: &[&str] = &[
     "AzureLogTemplate.iconUri",
     "AzureLogTemplate.scheme",

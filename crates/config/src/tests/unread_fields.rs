@@ -1,5 +1,5 @@
-//! Compares the marks "no effect" with the sources of all crates: a field that no code reads must be marked, and a field
-//! that is marked must not be read.
+//! Compares the marks "no effect" with the sources of all crates: a field that no code reads must be marked, and a
+//! field that is marked must not be read.
 //!
 //! The sources are searched for `.field`. A field with a common name may therefore look as if it were read, but a field
 //! that is found nowhere is surely not read.
@@ -23,8 +23,8 @@ const TYPES: [&str; 3] = ["config/src", "machinery/src/config", "plugins/src"];
 /// Fields whose only readers are in files with configuration types: they are passed on or changed after loading.
 const READ_AFTER_LOADING: &[&str] = &["kf_operator", "node_ip_address"];
 
-/// Fields that are marked although `.name` occurs in the sources, because other types have a field or variable of the same
-/// name.
+/// Fields that are marked although `.name` occurs in the sources, because other types have a field or variable of the
+/// same name.
 const COMMON_NAMES: &[&str] = &["cache", "cache_key", "reader", "scheme", "secrets", "storage", "writer"];
 
 #[test]
@@ -61,8 +61,8 @@ fn exactly_the_fields_that_no_code_reads_are_marked() {
     assert!(wrongly_marked.is_empty(), "some code reads {wrongly_marked:?}: remove the mark, or add to COMMON_NAMES");
 }
 
-/// The texts of the files with configuration types, and of all other files of the crates. Tests are left out, and so are
-/// crates that are not part of the executor.
+/// The texts of the files with configuration types, and of all other files of the crates. Tests are left out, and so
+/// are crates that are not part of the executor.
 fn sources(crates: &Path) -> (Vec<String>, Vec<String>) {
     let (mut types, mut code) = (Vec::new(), Vec::new());
     for name in ["config", "kubekit", "machinery", "plugins", "action", "admission", "preview", "executor", "cli"] {

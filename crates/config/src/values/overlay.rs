@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 use super::tree::Tree;
 
-/// Replaces defaults by the values that were set. A group keeps the defaults of the keys that were not set. A map or list
-/// that was set replaces its default as a whole, so that a user can remove a default entry. Mirrors `ZeroFields` of
-/// upstream's decoder.
+/// Replaces defaults by the values that were set. A group keeps the defaults of the keys that were not set. A map or
+/// list that was set replaces its default as a whole, so that a user can remove a default entry. Mirrors `ZeroFields`
+/// of upstream's decoder.
 pub(crate) fn overlay(defaults: Value, set: &Tree) -> Value {
     match set {
         Tree::Struct(entries) => {

@@ -31,7 +31,8 @@ impl Tree {
         path.iter().rev().fold(self, |tree, key| Self::Struct(BTreeMap::from([(key.clone(), tree)])))
     }
 
-    /// Merges a later source into this one. Groups and maps are merged key by key. Lists and single values are replaced.
+    /// Merges a later source into this one. Groups and maps are merged key by key. Lists and single values are
+    /// replaced.
     pub fn merge(&mut self, later: Self) {
         match (self, later) {
             (Self::Struct(mine), Self::Struct(theirs))

@@ -21,9 +21,9 @@ pub struct AcceleratorDeviceClass {
     pub unpartitioned_node_selector_requirement: Option<NodeSelectorRequirement>,
     /// Toleration for nodes with unpartitioned devices. Not set means `gpu-unpartitioned-toleration`.
     pub unpartitioned_toleration: Option<Toleration>,
-    /// Pod template for tasks that use these devices. It is applied after the PodTemplate of the namespace and before the
-    /// task: single values of the task win, lists are joined, maps are merged. A container named `default` is a template for
-    /// all containers, and one named `primary` for the main container.
+    /// Pod template for tasks that use these devices. It is applied after the PodTemplate of the namespace and before
+    /// the task: single values of the task win, lists are joined, maps are merged. A container named `default` is a
+    /// template for all containers, and one named `primary` for the main container.
     pub pod_template: Option<Box<PodTemplate>>,
 }
 

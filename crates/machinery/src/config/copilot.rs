@@ -38,10 +38,10 @@ pub struct CoPilotConfig {
     /// Memory request and limit of a co-pilot container, a quantity such as `128Mi`.
     pub memory: String,
     /// Size limit of the volumes for inputs and outputs, a quantity.
-    #[schemars(extend("x-no-effect" = "the size limit is the ephemeral storage that the task requests, as in Flyte's executor"))]
+    #[schemars(extend("x-no-effect" = "the limit is the ephemeral storage that the task requests, as in Flyte's executor"))]
     pub storage: String,
-    /// Storage settings of co-pilot, instead of the `storage` section. If set, they are passed on the command line even if
-    /// `storage-config-secret-name` is set.
+    /// Storage settings of co-pilot, instead of the `storage` section. If set, they are passed on the command line even
+    /// if `storage-config-secret-name` is set.
     #[schemars(extend("x-no-effect" = {
         "defaultHttpClient": "not passed to co-pilot",
         "limits": "co-pilot downloads without a limit",

@@ -18,8 +18,8 @@ use super::schema::{self, null_if_empty};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct K8sConfig {
-    /// Adds a finalizer to every object when it is created. The executor removes it when it stops or replaces the object, when
-    /// the TaskAction is deleted, and when `delete-finished` deletes the object.
+    /// Adds a finalizer to every object when it is created. The executor removes it when it stops or replaces the
+    /// object, when the TaskAction is deleted, and when `delete-finished` deletes the object.
     pub inject_finalizer: bool,
     /// Annotations for every object. Setting this replaces the default annotations.
     #[serde(serialize_with = "null_if_empty")]
@@ -30,8 +30,8 @@ pub struct K8sConfig {
     /// Environment variables for every container. Write a list of maps with one entry each to keep upper-case names.
     #[serde(serialize_with = "null_if_empty")]
     pub default_env_vars: BTreeMap<String, String>,
-    /// Environment variables for every container whose values come from the environment of the executor. The key is the name
-    /// in the container, the value is the name in the executor.
+    /// Environment variables for every container whose values come from the environment of the executor. The key is the
+    /// name in the container, the value is the name in the executor.
     #[serde(serialize_with = "null_if_empty")]
     pub default_env_vars_from_env: BTreeMap<String, String>,
     /// ConfigMaps whose entries become environment variables of every container.
@@ -70,7 +70,8 @@ pub struct K8sConfig {
     /// Tolerations for pods that request a certain resource. The key is the name of the resource.
     #[serde(serialize_with = "null_if_empty")]
     pub resource_tolerations: BTreeMap<String, Vec<Toleration>>,
-    /// Containers that move data for tasks without an SDK inside.
+    /// Co-pilot: containers that download inputs and upload outputs for tasks whose image does not contain the Flyte
+    /// SDK.
     pub co_pilot: CoPilotConfig,
     /// Deletes the object of a task when its TaskAction is deleted. This is needed only for objects without an owner
     /// reference. To delete the object as soon as the task has ended, use `delete-finished`.
@@ -111,8 +112,8 @@ pub struct K8sConfig {
     /// replaces the default list.
     #[serde(serialize_with = "null_if_empty")]
     pub accelerator_devices: BTreeMap<String, String>,
-    /// Settings for each class of accelerators: `NVIDIA_GPU`, `GOOGLE_TPU`, `AMAZON_NEURON`, `AMD_GPU`, `HABANA_GAUDI` in any
-    /// letter case. Setting this replaces the default list.
+    /// Settings for each class of accelerators: `NVIDIA_GPU`, `GOOGLE_TPU`, `AMAZON_NEURON`, `AMD_GPU`, `HABANA_GAUDI`
+    /// in any letter case. Setting this replaces the default list.
     #[serde(serialize_with = "null_if_empty")]
     pub accelerator_device_classes: BTreeMap<String, AcceleratorDeviceClass>,
     /// Security context of every pod.
@@ -124,8 +125,8 @@ pub struct K8sConfig {
     /// DNS settings of every pod.
     #[serde(rename = "default-pod-dns-config")]
     pub default_pod_dns_config: Option<PodDNSConfig>,
-    /// Name of the PodTemplate that every pod is based on. The executor looks for it in the namespace of the task, then in
-    /// its own namespace. Empty means none.
+    /// Name of the PodTemplate that every pod is based on. The executor looks for it in the namespace of the task, then
+    /// in its own namespace. Empty means none.
     pub default_pod_template_name: String,
     /// How often PodTemplates are listed again.
     #[schemars(
@@ -136,7 +137,8 @@ pub struct K8sConfig {
     /// Sends the Kubernetes events of the objects of a task to the control plane.
     #[schemars(extend("x-no-effect" = "the executor always sends these events"))]
     pub send_object_events: bool,
-    /// Delay before the executor repeats a failed removal of a finalizer, in milliseconds. It doubles with every attempt.
+    /// Delay before the executor repeats a failed removal of a finalizer, in milliseconds. It doubles with every
+    /// attempt.
     pub update_base_backoff_duration: i64,
     /// How often the executor tries to remove a finalizer, including the first attempt. 0 means once.
     pub update_backoff_retries: i64,

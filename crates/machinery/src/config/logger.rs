@@ -12,8 +12,8 @@ pub struct LoggerConfig {
     pub show_source: bool,
     /// Writes no logs at all. Meant for benchmarks and tests.
     pub mute: bool,
-    /// The most detailed level that is written: 0 panic, 1 fatal, 2 error, 3 warning, 4 info, 5 debug. Co-pilot containers get
-    /// the same level.
+    /// The most detailed level that is written: 0 panic, 1 fatal, 2 error, 3 warning, 4 info, 5 debug. Co-pilot
+    /// containers get the same level.
     pub level: i64,
     /// The format of log records.
     pub formatter: FormatterConfig,
