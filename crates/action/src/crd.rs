@@ -1,7 +1,7 @@
-//! The definition of `TaskAction` for the API server, made from the types.
+//! The CustomResourceDefinition of `TaskAction`, derived from the types.
 //!
-//! What the derived schema cannot say the way controller-gen says it is adjusted here, so that the result has exactly
-//! the structure of the definition a Flyte installation already has.
+//! The schema that schemars derives differs from that of controller-gen in some details. They are adjusted here, so
+//! that the result has exactly the structure of the definition in existing Flyte installations.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::CustomResourceExt;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::TaskAction;
 
-/// The definition could not be put together; a defect of this program.
+/// The definition could not be built. This is a bug in Aileron.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to put the TaskAction definition together")]
+#[error("failed to build the CustomResourceDefinition of TaskAction")]
 pub struct CrdError(#[from] serde_json::Error);
 
 /// The definition of `taskactions.flyte.org`.
@@ -37,8 +37,8 @@ pub fn crd() -> Result<CustomResourceDefinition, CrdError> {
     Ok(serde_json::from_value(crd)?)
 }
 
-/// Takes out what controller-gen does not write: `nullable`, `default`, lower bounds of unsigned numbers, and the
-/// formats it does not know.
+/// Removes what controller-gen does not write: `nullable`, `default`, lower bounds of unsigned numbers, and unknown
+/// formats.
 fn plain(schema: &mut Value) {
     match schema {
         Value::Object(map) => {

@@ -1,4 +1,5 @@
-//! The name and metadata of the object of an attempt, and whether an object found under that name is that one.
+//! The name and metadata of the object of an attempt, and the check whether an existing object with that name belongs
+//! to the attempt.
 
 use aileron_kubekit::names;
 use aileron_machinery::{AnyResource, ObjectRef, PluginProperties, ResourceKind, TaskContext, TaskMetadata};
@@ -6,7 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use crate::metadata::ATTEMPT_LABEL;
 
-/// Our finalizer on objects, where configured: it keeps a deleted object until the executor has seen its end.
+/// The executor's finalizer on objects (`plugins.k8s.inject-finalizer`). It keeps a deleted object until the executor
+/// has seen its final state.
 pub const FINALIZER: &str = "flyte/flytek8s";
 
 /// The attempt's object, whether it exists or not.
@@ -22,7 +24,8 @@ pub fn object_name(task: &TaskContext, properties: &PluginProperties) -> String 
     if names::is_subdomain(&name) { name } else { names::to_subdomain(&name) }
 }
 
-/// Completes what a plugin built. Mirrors `PluginManager.addObjectMetadata`.
+/// Adds name, namespace, labels, annotations, owner and finalizer to the object that a plugin built. Mirrors
+/// `PluginManager.addObjectMetadata`.
 pub fn complete(task: &TaskContext, properties: &PluginProperties, object: &mut dyn AnyResource) {
     let name = object_name(task, properties);
     let config = &task.platform.k8s;
@@ -30,7 +33,7 @@ pub fn complete(task: &TaskContext, properties: &PluginProperties, object: &mut 
     let target = object.metadata_mut();
     target.name = Some(name);
     target.namespace = Some(metadata.namespace.clone());
-    // What the plugin put there beats the platform's defaults, and what belongs to the attempt beats both.
+    // Values of the plugin win over the configured defaults, and values of the attempt win over both.
     let layered = |defaults: &std::collections::BTreeMap<String, String>, built: &mut Option<_>, own: &_| {
         let mut merged = defaults.clone();
         merged.extend(built.take().unwrap_or_default());
@@ -47,16 +50,16 @@ pub fn complete(task: &TaskContext, properties: &PluginProperties, object: &mut 
     }
 }
 
-/// What an object found under the attempt's name is.
+/// The relation of an existing object with the name of the attempt to the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The object of this very attempt.
     Ours,
-    /// An object that is being deleted; the name will be free.
+    /// The object is being deleted. The name will be free afterwards.
     Terminating,
-    /// The object existed a moment ago, and the name is free again.
+    /// The object existed before, but it is deleted now and the name is free.
     Gone,
-    /// An object of another owner, or of another attempt.
+    /// The object belongs to another owner or to another attempt.
     Foreign,
 }
 
@@ -64,7 +67,7 @@ pub enum Found {
 ///
 /// # Differs from upstream
 ///
-/// Upstream takes any object of the right name for its own, also one that is being deleted.
+/// Upstream treats any object of the right name as its own, even one that is being deleted.
 pub fn examine(task: &TaskContext, properties: &PluginProperties, found: &ObjectMeta) -> Found {
     if found.deletion_timestamp.is_some() {
         return Found::Terminating;
@@ -72,12 +75,12 @@ pub fn examine(task: &TaskContext, properties: &PluginProperties, found: &Object
     if is_of(task, properties, found) { Found::Ours } else { Found::Foreign }
 }
 
-/// The object was made for this attempt.
+/// True if the object was created for this attempt.
 pub fn is_of(task: &TaskContext, properties: &PluginProperties, found: &ObjectMeta) -> bool {
     Ownership::of(task, properties, false).covers(found)
 }
 
-/// Tells which objects of its name belong to an attempt: the attempt reads, stops and releases only those.
+/// Decides which objects with the name of an attempt the executor may read, stop and release for the attempt.
 #[derive(Clone, Copy)]
 pub struct Ownership<'a> {
     task: &'a TaskContext,
@@ -85,21 +88,23 @@ pub struct Ownership<'a> {
 }
 
 impl<'a> Ownership<'a> {
-    /// The rule of an attempt. An attempt that has `started` has an object, which stays its own when the configuration
-    /// changes to objects with owners. An attempt that has not started must not adopt an object without owner.
+    /// The rule of an attempt. An attempt that was `started` has an object. If the object has no owner, the attempt
+    /// keeps it, even if the configuration now demands owner references. An attempt that was not started must not use
+    /// an object without an owner unless the configuration disables owner references.
     pub fn of(task: &'a TaskContext, properties: &PluginProperties, started: bool) -> Self {
         let unowned = properties.disable_owner_references || task.platform.k8s.disable_inject_owner_references;
         Self { task, unowned: unowned || started }
     }
 
-    /// The object belongs to the attempt.
+    /// True if the object belongs to the attempt.
     pub fn covers(&self, found: &ObjectMeta) -> bool {
         bears_identity(&self.task.metadata, self.unowned, found)
     }
 }
 
-/// The object bears the attempt's marks: its label, and its owner or, where objects may be `unowned`, the labels of its
-/// action. Others may own such an object too: operators and queues enter themselves.
+/// True if the object has the attempt label and the owner of the attempt. If objects may be `unowned`, the labels of
+/// the action are accepted instead of the owner. The object may have other owners too: operators and queues add
+/// themselves.
 fn bears_identity(attempt: &TaskMetadata, unowned: bool, found: &ObjectMeta) -> bool {
     let same = |key: &str| found.labels.as_ref().and_then(|labels| labels.get(key)) == attempt.labels.get(key);
     let owners = found.owner_references.as_deref().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Why an action waits, as everybody sees it: one code and one sentence, whatever the plugin and whoever refused.
+//! Why an action waits: one code and one sentence, the same for all plugins and all causes.
 //!
-//! Whoever makes a phase knows best and says it with [`PhaseInfo::because`], for example
+//! The code that creates a phase states the reason with [`PhaseInfo::because`], for example
 //! `PhaseInfo::waiting_for_resources(sentence, info).because(PendingReason::Quota)`, or with
-//! [`PhaseInfo::with_pending`] where the sentence is not the reason of the phase. Where nobody said anything, it is read
-//! from the phase and from the pods of the attempt. The status shows it as a condition of its own ([`CONDITION`]), which
-//! rides on the write of the phase and goes when the task runs or ends.
+//! [`PhaseInfo::with_pending`] if the sentence is not the reason of the phase. If it states none, the reason is derived
+//! from the phase and from the pods of the attempt. The status shows the reason as a condition of its own
+//! ([`CONDITION`]). It is written together with the phase, and removed when the task runs or has ended.
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use k8s_openapi::api::core::v1::Pod;
 
 pub use aileron_machinery::{Pending, PendingReason};
 
-/// Type of the condition. The control plane reads other types only, so it may come and go.
+/// Type of the condition. The control plane does not read conditions of this type, so it may be added and removed.
 pub const CONDITION: &str = "Pending";
 
-/// Something Kubernetes recorded about an object.
+/// A Kubernetes event about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectEvent {
-    /// What it says.
+    /// The message of the event.
     pub message: String,
-    /// When it was made.
+    /// When the event was created.
     pub created_at: Timestamp,
-    /// When this executor first saw it; tells apart events of the same second.
+    /// When this executor first saw the event. It orders events of the same second.
     pub recorded_at: Timestamp,
 }
 
-/// What API servers say when a webhook does not answer, and when it says no.
+/// Parts of the messages of the API server if a webhook does not answer, and if it refuses an object.
 const WEBHOOK_WORDS: [&str; 2] = ["failed calling webhook", "admission webhook"];
 
-/// Always the same, so that nothing is written while nothing changes.
+/// The message if no other reason is known. It never varies, so that the status is not written again without a change.
 const STARTING: &str = "the cluster is preparing the task; nothing is known to be in its way";
 
-/// What an action in this phase waits for; nothing if it runs or has ended.
+/// What an action in this phase waits for. `None` if it runs or has ended.
 ///
-/// `events` is what Kubernetes recorded about the object itself, oldest first.
+/// `events` are the Kubernetes events about the object itself, oldest first.
 pub fn explain(phase: &PhaseInfo, pods: &[Arc<Pod>], events: &[ObjectEvent]) -> Option<Pending> {
     let waits = match phase.phase() {
         Phase::NotReady | Phase::WaitingForResources | Phase::Queued | Phase::Initializing | Phase::WaitingForCache => {
@@ -61,7 +61,7 @@ pub fn explain(phase: &PhaseInfo, pods: &[Arc<Pod>], events: &[ObjectEvent]) -> 
     if let Some(pending) = pods.iter().find_map(|pod| Pending::of_pod(pod)) {
         return Some(pending);
     }
-    // An operator that cannot make its pods says so in events.
+    // An operator that cannot create its pods reports that in events.
     let said = events.iter().rev().map(|event| event.message.as_str()).chain([phase.reason()]);
     if let Some(refusal) = said.into_iter().find(|text| WEBHOOK_WORDS.iter().any(|words| text.contains(words))) {
         return Some(Pending::new(PendingReason::Webhook, refusal));

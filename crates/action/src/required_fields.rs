@@ -1,8 +1,8 @@
-//! The fields of a `TaskAction` that every task needs.
+//! The required fields of a `TaskAction`.
 
 use crate::{Action, Template};
 
-/// Fields that every task needs and this one does not have.
+/// The names of required fields that are empty in this action.
 pub fn missing_fields(action: &Action) -> Vec<&'static str> {
     let spec = &action.object.spec;
     let required = [

@@ -1,4 +1,4 @@
-//! What the configuration says about actions, in the terms of this crate.
+//! Converts the configuration to the settings types of this crate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub fn metadata_settings(config: &Config) -> MetadataSettings {
     }
 }
 
-/// The operator's decisions about plugins.
+/// The rules for choosing plugins.
 pub fn registry_rules(config: &Config) -> RegistryRules {
     let rules = &config.tasks.task_plugins;
     RegistryRules {
@@ -30,7 +30,7 @@ pub fn registry_rules(config: &Config) -> RegistryRules {
     }
 }
 
-/// What configuration and environment bring to every task; there are no pod templates yet.
+/// The settings that all tasks share, from configuration and environment. Pod templates are not set here.
 pub fn configured_platform(config: &Config, environment: BTreeMap<String, String>) -> Platform {
     Platform {
         k8s: Arc::new(config.plugins.k8s.clone()),

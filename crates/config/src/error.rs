@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, and where values come from.
+//! Errors and warnings about a configuration, and the origin of values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use thiserror::Error;
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// No source has set the value.
     Default,
-    /// A line of a file.
+    /// A file.
     File {
-        /// The file as it was named.
+        /// The name of the file.
         name: Arc<str>,
-        /// The line, counted from 1.
+        /// The line, counted from 1. It is 0 for the file as a whole.
         line: usize,
     },
-    /// An environment variable.
+    /// The environment variable with this name.
     Env(String),
-    /// A flag, without the dashes.
+    /// The flag with this name, without the leading dashes.
     Flag(String),
 }
 
@@ -29,7 +29,7 @@ pub enum Origin {
 pub struct ConfigError {
     /// Where the mistake is.
     pub origin: Origin,
-    /// The key, dotted; empty when the mistake concerns the source as a whole.
+    /// The key with its sections, such as `executor.gc.interval`. It is empty if the mistake concerns the whole source.
     pub path: String,
     /// What is wrong.
     pub problem: Problem,
@@ -38,21 +38,21 @@ pub struct ConfigError {
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// The key does not exist.
+    /// The key does not exist. The text is a suggestion.
     #[error("unknown key{}", Suggestion(.0))]
     UnknownKey(Option<String>),
-    /// The value has the wrong type or form.
+    /// The value has the wrong type.
     #[error("expected {expected}, found {found}")]
     Mismatch {
-        /// What would fit.
+        /// Which values are allowed.
         expected: String,
-        /// What is there.
+        /// The value that was found.
         found: String,
     },
-    /// The value fits its type and still cannot be used.
+    /// The value has the right type but cannot be used.
     #[error("{0}")]
     Invalid(String),
-    /// The text is not YAML.
+    /// The file is not valid YAML.
     #[error("not valid YAML: {0}")]
     Syntax(String),
     /// The file cannot be read.
@@ -60,19 +60,20 @@ pub enum Problem {
     Unreadable(String),
 }
 
-/// All mistakes of a configuration, at least one.
+/// All mistakes of a configuration. There is at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}", Lines(.0))]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
-/// Something that is accepted and probably not meant.
+/// A setting that is accepted but probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Where it is.
+    /// Where the setting is. [`Origin::Default`] if the warning is about several settings and names their origins
+    /// itself.
     pub origin: Origin,
-    /// The key, dotted.
+    /// The key with its sections; empty if the warning is not about a single key.
     pub path: String,
-    /// What is odd, and the remedy.
+    /// What is wrong, and what to do about it.
     pub message: String,
 }
 
@@ -94,7 +95,10 @@ impl fmt::Display for Origin {
 
 impl fmt::Display for Warning {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}{}", self.origin, Prefix(&self.path), self.message)
+        if self.origin != Origin::Default {
+            write!(formatter, "{}: ", self.origin)?;
+        }
+        write!(formatter, "{}{}", Prefix(&self.path), self.message)
     }
 }
 
@@ -123,9 +127,9 @@ impl fmt::Display for Lines<'_> {
 }
 
 impl Origin {
-    /// The same source at another line; only files have lines.
+    /// The same source at another line. Sources other than files have no lines and stay the same.
     #[must_use]
-    pub(super) fn at(&self, line: usize) -> Self {
+    pub(crate) fn at(&self, line: usize) -> Self {
         match self {
             Self::File { name, .. } => Self::File { name: Arc::clone(name), line },
             other => other.clone(),

@@ -1,32 +1,32 @@
-//! A configuration explained: its schema, an example, the reference page, a check, and where each value came from.
+//! Explains the configuration to users: JSON Schema, example file, reference page, check, and the origin of each value.
 
 mod example;
 mod markdown;
 mod show;
 mod write;
 
-use aileron_machinery::Section;
-use schemars::SchemaGenerator;
 use serde_json::{Value, json};
 
-use super::Config;
-use super::error::{ConfigErrors, Warning};
-use super::load::{Loader, Sources};
+use crate::Config;
+use crate::error::{ConfigErrors, Warning};
+use crate::load::Loader;
+use crate::schema::{defaults, keys};
+use crate::sources::Sources;
 
 pub(super) use example::example_of;
 pub(super) use markdown::markdown_of;
 pub use show::{Selection, located, show};
 
-/// What a check of some sources found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What must be mended; `None` when the configuration can be used.
+    /// The mistakes. `None` if the configuration can be used.
     pub errors: Option<ConfigErrors>,
-    /// What is accepted and probably not meant.
+    /// Settings that are accepted but probably a mistake.
     pub warnings: Vec<Warning>,
 }
 
-/// Keys of ours that upstream does not have; a dump for comparison leaves them out.
+/// Keys that exist only in Aileron. [`dump`] leaves them out, so that its output can be compared with upstream's.
 const OUR_KEYS: &[&[&str]] = &[
     &["executor", "missingKindTimeout"],
     &["plugins", "k8s", "delete-finished"],
@@ -39,7 +39,7 @@ const OUR_KEYS: &[&[&str]] = &[
     &["tasks", "task-plugins", "unknown-task-types"],
 ];
 
-/// Checks sources without using them.
+/// Checks sources without using their configuration.
 #[must_use]
 pub fn check(sources: &Sources) -> Report {
     Loader::new().check(sources)
@@ -47,7 +47,8 @@ pub fn check(sources: &Sources) -> Report {
 
 /// The JSON Schema of a configuration file, for editors and other tools.
 ///
-/// It is a little stricter than the loader: keys must have their usual letter case and values their usual type.
+/// It is stricter than the loader: it demands the documented letter case of keys, and does not accept a number that is
+/// written as a string.
 #[must_use]
 pub fn schema() -> Value {
     published(keys(&[]))
@@ -60,28 +61,7 @@ pub(super) fn published(mut schema: Value) -> Value {
     schema
 }
 
-/// The schema as the types state it, which the loader walks along. Sections of plugins stand below `plugins`.
-pub(super) fn keys(sections: &[Section]) -> Value {
-    let mut generator = SchemaGenerator::default();
-    let mut schema = generator.root_schema_for::<Config>().to_value();
-    for section in sections {
-        let mut property = section.schema(&mut generator).to_value();
-        let named = property["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")).map(str::to_owned);
-        let definition = named.and_then(|name| generator.definitions().get(&name).cloned());
-        if let Some(doc) = definition.as_ref().and_then(|definition| definition.get("description")) {
-            property["description"] = doc.clone();
-        }
-        schema["$defs"]["PluginsConfig"]["properties"][section.key()] = property;
-    }
-    for (name, definition) in generator.definitions() {
-        if schema["$defs"].get(name).is_none() {
-            schema["$defs"][name] = definition.clone();
-        }
-    }
-    schema
-}
-
-/// Lets every map be written as a list of maps too.
+/// Changes the schema so that every map may also be written as a list of maps, as the loader allows.
 fn allow_lists_for_maps(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -112,7 +92,8 @@ pub fn markdown() -> String {
     markdown_of(&keys(&[]), &defaults())
 }
 
-/// The configuration in the shape and with the keys upstream shows it, for comparing the two.
+/// The configuration as upstream prints it, without the keys that exist only in Aileron. It is compared with recorded
+/// output of upstream.
 #[must_use]
 pub fn dump(config: &Config) -> Value {
     let mut value = to_value(config);
@@ -127,24 +108,19 @@ pub fn dump(config: &Config) -> Value {
     value
 }
 
-/// The defaults of every key.
-pub(super) fn defaults() -> Value {
-    to_value(&Config::default())
-}
-
-/// Every key and value. The types hold only what JSON can say, so this cannot fail; `Null` would show as such.
+/// All keys and values. The types hold only values that JSON can express, so this cannot fail.
 fn to_value(config: &Config) -> Value {
     serde_json::to_value(config).unwrap_or_default()
 }
 
 impl Report {
-    /// True when the configuration can be used.
+    /// True if the configuration can be used.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.errors.is_none()
     }
 
-    /// Everything found, one line each: errors first.
+    /// All errors, then all warnings, one line each.
     #[must_use]
     pub fn render(&self) -> String {
         let errors = self.errors.iter().flat_map(|errors| &errors.0).map(|error| format!("error: {error}\n"));
@@ -154,8 +130,8 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shape::{Kind, Shape};
     use super::*;
+    use crate::schema::shape::{Kind, Shape};
 
     fn ours(shape: Shape<'_>, path: &[String], found: &mut Vec<String>) {
         for field in shape.fields() {

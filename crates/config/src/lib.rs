@@ -1,33 +1,33 @@
-//! Configuration: its sections, and how they are found, merged, checked and explained.
+//! The configuration of the executor: its sections, and how it is loaded, checked and explained.
 //!
-//! Sections, keys and defaults are upstream's, so an existing file works unchanged. Several files are merged (a later
-//! one wins, maps are merged entry by entry), then environment variables and then flags lie over them. Every key must
-//! be known and every value must fit; all mistakes are reported at once, each with its file, line and key.
+//! Sections, keys and defaults are those of upstream, so an existing file works unchanged. Several files are merged: a
+//! later file wins, and maps are merged entry by entry. Environment variables win over files, and flags win over
+//! environment variables. Every key must exist and every value must have the right type. All mistakes are reported at
+//! once, each with its file, line and key.
 //!
-//! | module | question it answers |
+//! | module | task |
 //! | --- | --- |
-//! | [`sections`] | which keys exist |
-//! | [`files`] | which files count |
-//! | [`load`] | what the configuration is, given texts, environment and flags |
-//! | [`explain`] | schema, example, reference page, and where each value came from |
+//! | [`sections`] | the keys: one type for each section, with defaults and documentation |
+//! | [`sources`] | where settings come from: reads files, environment variables and flags |
+//! | [`document`] | parses YAML and keeps the line of every value |
+//! | `schema` | describes all keys, from the types of the sections; finds similar names for unknown ones |
+//! | `values` | checks what the sources set, merges it, and adds the defaults |
+//! | `validate` | finds values that have the right type but cannot be used |
+//! | `no_effect` | finds settings that have no effect |
+//! | [`load`] | runs these steps and returns the configuration |
+//! | [`explain`] | prints the schema, an example, the reference page, and the origin of each value |
+//! | [`error`] | errors and warnings |
 
+pub mod document;
 pub mod error;
 pub mod explain;
-pub mod files;
 pub mod load;
+mod no_effect;
+mod schema;
 pub mod sections;
-
-mod environment;
-mod flags;
-pub mod node;
-mod overlay;
-mod resolve;
-mod scalar;
-mod shape;
-pub mod suggest;
-mod tree;
+pub mod sources;
 mod validate;
-pub mod yaml;
+mod values;
 
 use std::collections::BTreeMap;
 
@@ -44,9 +44,10 @@ use serde_json::Value;
 
 pub use error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
 pub use explain::{Report, Selection, check, dump, example, markdown, schema, show};
-pub use flags::parse_arguments;
-pub use load::{Loaded, Loader, SourceFile, Sources};
-pub use suggest::nearest;
+pub use load::{Loaded, Loader};
+pub use schema::suggest::nearest;
+pub use sources::flags::parse_arguments;
+pub use sources::{SourceFile, Sources, files};
 
 use self::sections::cache::CacheConfig;
 use self::sections::catalog::CatalogCacheConfig;
@@ -60,49 +61,55 @@ use self::sections::webhook::WebhookConfig;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The executor itself: its servers, its control plane and its pace.
+    /// The executor itself: its HTTP servers, the services it calls, its limits and intervals.
     pub executor: ExecutorConfig,
-    /// What plugins start from, and each plugin's own settings.
+    /// Settings of plugins: defaults for all plugins, and one section for each plugin.
     pub plugins: PluginsConfig,
-    /// Which plugin runs which task.
+    /// Which plugin runs which task type, and when the executor may create the objects of tasks.
     pub tasks: TasksConfig,
-    /// Where inputs, outputs and error documents are kept.
+    /// The object store with the inputs, outputs and error documents of tasks.
     pub storage: StorageConfig,
-    /// The webhook that puts secrets into task pods.
+    /// The webhook that adds secrets to the pods of tasks.
+    #[schemars(extend("x-no-effect" = "the executor contains no webhook; Flyte's pod webhook is a separate process"))]
     pub webhook: WebhookConfig,
-    /// Where the executor itself finds secrets.
+    /// The secrets that the executor itself uses.
+    #[schemars(extend("x-no-effect" = "the executor itself uses no secrets"))]
     pub secrets: SecretsConfig,
-    /// Values the executor itself remembers.
+    /// A general cache of the executor process.
+    #[schemars(extend("x-no-effect" = "no part of the executor uses this cache"))]
     pub cache: CacheConfig,
-    /// What is logged and how.
+    /// The log output of the executor.
     pub logger: LoggerConfig,
-    /// Where traces go.
+    /// Traces (OpenTelemetry).
+    #[schemars(extend("x-no-effect" = "the executor writes no traces"))]
     pub otel: OtelConfig,
 }
 
-/// What plugins start from, and each plugin's own settings.
+/// Settings of plugins: defaults for all plugins, and one section for each plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case")]
 #[schemars(extend("additionalProperties" = false))]
 pub struct PluginsConfig {
-    /// Defaults for every pod the platform starts.
+    /// Defaults for the pods and other objects of all tasks.
     pub k8s: K8sConfig,
-    /// Log links of tasks whose plugin has none of its own.
+    /// Log links of tasks whose plugin has no `logs` section of its own.
     pub logs: LogConfig,
-    /// Names of files the tasks write.
+    /// Names of files that tasks write.
+    #[schemars(extend("x-no-effect" = "the report of a task is always expected in `report.html`"))]
     pub ioutils: IoUtilsConfig,
-    /// Cached outputs of tasks.
+    /// The use of cached outputs.
     #[serde(rename = "catalogcache")]
     pub catalog_cache: CatalogCacheConfig,
-    /// Spark applications.
+    /// The Spark plugin.
     pub spark: SparkConfig,
-    /// Ray jobs.
+    /// The Ray plugin.
     pub ray: RayConfig,
-    /// Dask clusters.
+    /// The Dask plugin.
     pub dask: DaskConfig,
-    /// Jobs of the Kubeflow training operator.
+    /// The PyTorch, TensorFlow and MPI plugins, which create jobs of the Kubeflow training operator.
     pub kf_operator: KubeflowConfig,
-    /// Tasks that run in services outside the cluster, reached through connectors.
+    /// Tasks that run outside the cluster and are controlled through connectors.
+    #[schemars(extend("x-no-effect" = "the executor has no connector plugin"))]
     pub connector_service: ConnectorConfig,
     /// The sections of plugins that are not built in, by their key. The loader knows their keys
     /// ([`Loader::with_sections`]) and has checked them.
@@ -153,17 +160,6 @@ impl PluginsConfig {
             .with(self.ray.clone())
             .with(self.dask.clone())
             .with(self.kf_operator.clone())
-    }
-}
-
-impl Config {
-    /// The configuration that these sources describe.
-    ///
-    /// # Errors
-    ///
-    /// All unknown keys, misfit values and bad combinations of all sources together.
-    pub fn load(sources: &Sources) -> Result<Self, ConfigErrors> {
-        Loader::new().load(sources).map(|loaded| loaded.config)
     }
 }
 

@@ -1,66 +1,39 @@
-//! The configuration that files, environment and flags describe together. Nothing here reads anything.
+//! Makes one configuration of files, environment variables and flags. This module does no I/O: callers pass the texts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use aileron_machinery::Section;
 use serde_json::Value;
 
-use super::error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
-use super::overlay::{overlay, without_nulls};
-use super::resolve::Resolver;
-use super::shape::Shape;
-use super::tree::Tree;
-use super::{Config, environment, explain, flags, validate, yaml};
+use crate::document::yaml;
+use crate::error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
+use crate::schema::shape::Shape;
+use crate::sources::{Sources, environment, flags};
+use crate::values::overlay::{overlay, without_nulls};
+use crate::values::resolve::Resolver;
+use crate::values::tree::Tree;
+use crate::{Config, explain, no_effect, schema, validate};
 
-/// Everything that can set a key, weakest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources {
-    /// Files; a later one wins over an earlier one.
-    pub files: Vec<SourceFile>,
-    /// The process's environment.
-    pub environment: BTreeMap<String, String>,
-    /// Flags without their dashes, and their values.
-    pub flags: Vec<(String, String)>,
-}
-
-/// A file that has been read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceFile {
-    /// The file as messages should name it.
-    pub name: String,
-    /// What it contains.
-    pub text: String,
-}
-
-/// A configuration, and what is known about it.
+/// A configuration, its warnings, and the origin of its values.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// What is accepted and probably not meant.
+    /// Settings that are accepted but probably a mistake.
     pub warnings: Vec<Warning>,
-    /// What was set, and by whom.
-    pub(super) set: Tree,
+    /// The values that the sources have set, with their origins.
+    pub(crate) set: Tree,
     /// The keys that the loader knew.
-    pub(super) schema: Arc<Value>,
+    pub(crate) schema: Arc<Value>,
 }
 
-/// Loads configurations. Building one costs more than using it, so keep it when loading often.
+/// Loads configurations. Creating a loader computes the schema, which costs more than a load, so reuse it.
 #[derive(Clone, Debug)]
 pub struct Loader {
     schema: Arc<Value>,
     defaults: Arc<Value>,
     /// Sections of plugins that are not built in.
     sections: Arc<[Section]>,
-}
-
-impl Sources {
-    /// A single file, for tests and examples.
-    #[must_use]
-    pub fn file(name: &str, text: &str) -> Self {
-        Self { files: vec![SourceFile { name: name.into(), text: text.into() }], ..Self::default() }
-    }
 }
 
 impl Default for Loader {
@@ -80,14 +53,14 @@ impl Loader {
     /// them: pass [`PluginSources::sections`](aileron_machinery::PluginSources::sections).
     #[must_use]
     pub fn with_sections(sections: &[Section]) -> Self {
-        let built_in = explain::defaults();
+        let built_in = schema::defaults();
         let is_extra = |section: &&Section| built_in["plugins"].get(section.key()).is_none();
         let sections: Arc<[Section]> = sections.iter().filter(is_extra).cloned().collect();
         let mut defaults = built_in;
         for section in sections.iter() {
             defaults["plugins"][section.key()] = section.defaults();
         }
-        Self { schema: Arc::new(explain::keys(&sections)), defaults: Arc::new(defaults), sections }
+        Self { schema: Arc::new(schema::keys(&sections)), defaults: Arc::new(defaults), sections }
     }
 
     /// The JSON Schema of a configuration file, for editors and other tools. See [`explain::schema`].
@@ -129,27 +102,28 @@ impl Loader {
     ///
     /// # Errors
     ///
-    /// All mistakes of all sources together.
+    /// All mistakes of all sources.
     pub fn load(&self, sources: &Sources) -> Result<Loaded, ConfigErrors> {
         let mut warnings = Vec::new();
         let (config, set) = self.attempt(sources, &mut warnings)?;
         Ok(Loaded { config, warnings, set, schema: Arc::clone(&self.schema) })
     }
 
-    /// The configuration and what was set in it. Warnings are given even if there are errors.
-    pub(super) fn attempt(
+    /// The configuration and the values that were set. Warnings are added even if there are errors.
+    pub(crate) fn attempt(
         &self,
         sources: &Sources,
         warnings: &mut Vec<Warning>,
     ) -> Result<(Config, Tree), ConfigErrors> {
         let mut errors = Vec::new();
         let set = self.resolve(sources, &mut errors, warnings);
+        warnings.extend(no_effect::warning(Shape::of(&self.schema), &self.defaults, &set));
         if !errors.is_empty() {
             return Err(ConfigErrors(errors));
         }
         let values = without_nulls(overlay(Value::clone(&self.defaults), &set));
         let mut config: Config = serde_json::from_value(values).map_err(|error| {
-            // The values have been checked one by one, so this is a disagreement between schema and types.
+            // Every value has passed the check against the schema, so the schema and the types disagree: this is a bug.
             let problem = Problem::Invalid(format!("the configuration as a whole cannot be used: {error}"));
             ConfigErrors(vec![ConfigError { origin: Origin::Default, path: String::new(), problem }])
         })?;
@@ -158,7 +132,7 @@ impl Loader {
         Ok((config, set))
     }
 
-    /// What the sources set, weakest first, one over the other.
+    /// The values that the sources set, merged. Sources with higher priority are merged later.
     fn resolve(&self, sources: &Sources, errors: &mut Vec<ConfigError>, warnings: &mut Vec<Warning>) -> Tree {
         let root = Shape::of(&self.schema);
         let mut set = Tree::empty();
@@ -185,11 +159,22 @@ impl Loader {
     }
 }
 
-/// What upstream does to sections once they are loaded.
+impl Config {
+    /// The configuration that these sources describe.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes of all sources: unknown keys, values of the wrong type, values that cannot be used.
+    pub fn load(sources: &Sources) -> Result<Self, ConfigErrors> {
+        Loader::new().load(sources).map(|loaded| loaded.config)
+    }
+}
+
+/// Changes that upstream makes to sections after loading.
 fn adjust(config: &mut Config) {
     config.plugins.ray.apply_deprecated_node_ip_address();
-    // The loader lower-cases keys of plain maps, but device classes are upper-case names of an enumeration. Mirrors
-    // GetK8sPluginConfig.
+    // The loader makes the keys of maps lower case, but the names of device classes are upper case. Mirrors
+    // `GetK8sPluginConfig`.
     let classes = std::mem::take(&mut config.plugins.k8s.accelerator_device_classes);
     config.plugins.k8s.accelerator_device_classes =
         classes.into_iter().map(|(class, device)| (class.to_uppercase(), device)).collect();

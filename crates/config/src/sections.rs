@@ -1,4 +1,5 @@
-//! The sections that only the executor reads.
+//! The sections of the configuration that are defined in this crate. The other sections are defined in
+//! `aileron_machinery::config` and in the plugins that own them.
 
 pub mod cache;
 pub mod catalog;

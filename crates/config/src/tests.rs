@@ -2,13 +2,15 @@
 
 mod errors;
 mod explanations;
+mod no_effect;
 mod plugin_sections;
 mod sources;
-mod upstream_habits;
+mod unread_fields;
+mod upstream_rules;
 
-use super::{Config, Loaded, Loader, SourceFile, Sources};
+use crate::{Config, Loaded, Loader, SourceFile, Sources};
 
-/// Loads one file.
+/// The configuration of a single file.
 fn load(text: &str) -> Config {
     loaded(&Sources::file("config.yaml", text)).config
 }
@@ -17,7 +19,7 @@ fn loaded(sources: &Sources) -> Loaded {
     Loader::new().load(sources).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// The sources in order: `a.yaml`, `b.yaml`, ...
+/// Files with these texts, named `a.yaml`, `b.yaml` and so on.
 fn files(texts: &[&str]) -> Sources {
     let files = texts
         .iter()

@@ -1,13 +1,14 @@
-//! Values that fit their type and still cannot be used.
+//! Checks values that have the right type but may still be unusable, such as a negative duration.
 
 use aileron_machinery::Section;
 
-use super::Config;
-use super::error::{ConfigError, ConfigErrors, Problem};
-use super::tree::Tree;
+use crate::Config;
+use crate::error::{ConfigError, ConfigErrors, Problem};
+use crate::values::tree::Tree;
 
-/// All values that cannot be used. The sentences of the `executor` section are upstream's.
-pub(super) fn validate(config: &Config, set: &Tree, sections: &[Section]) -> Result<(), ConfigErrors> {
+/// Reports all values that cannot be used. The messages for `executor.maxSystemFailures` and `executor.requeueDuration`
+/// are those of upstream.
+pub(crate) fn validate(config: &Config, set: &Tree, sections: &[Section]) -> Result<(), ConfigErrors> {
     let mut errors = Vec::new();
     let mut reject = |path: &[&str], message: String| {
         errors.push(ConfigError { origin: set.origin(path), path: path.join("."), problem: Problem::Invalid(message) });

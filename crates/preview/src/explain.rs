@@ -1,8 +1,8 @@
-//! Where every field of a task's object comes from: the layer that set it, the value it goes back to, and the layers
-//! whose values do not stand.
+//! Explains every field of the object of a task: which layer set it, from which document its value comes, and which
+//! layers set it before and were overwritten.
 //!
-//! Two independent looks at the same building: [`trace`] compares the object after each layer, [`influence`] builds it
-//! again and again with one value changed. Neither needs anything from a plugin but that it builds.
+//! Two methods are combined. [`trace`] compares the object after each layer. [`influence`] builds the object many
+//! times, each time with one value changed. Plugins need no code for this: both methods only call their build function.
 
 mod compare;
 mod documents;
@@ -25,42 +25,44 @@ use self::influence::{Effect, Influence, influences};
 use self::path::FieldPath;
 use self::trace::{Trace, Traced};
 
-/// What the layer is called that is there before any other: the object's kind, which is the plugin's.
+/// The name of the first layer. It sets `apiVersion` and `kind`, which the plugin determines.
 const KIND_LAYER: &str = "plugin";
 
-/// An object explained.
+/// An object and the explanation of its fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// Id of the plugin that made it.
     pub plugin: Arc<str>,
     /// The object.
     pub object: Value,
-    /// Every field that holds no other, in the order of the object.
+    /// All fields with single values, in the order of the object.
     pub fields: Vec<Field>,
 }
 
-/// Where one field comes from.
+/// The explanation of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Where it is.
+    /// The path of the field.
     pub path: FieldPath,
     /// Its value.
     pub value: Value,
-    /// The one layer that set it.
+    /// The layer that set the value.
     pub layer: String,
-    /// The values that it holds. Empty if the layer knows the value by itself.
+    /// The places that the value comes from. Empty if the value is part of the code of the layer.
     pub sources: Vec<Source>,
-    /// What else decides about it: with another value there it would be another, or missing.
+    /// Other places that influence the field: with another value there, the field would have another value or be
+    /// missing.
     pub conditions: Vec<Source>,
-    /// Layers that set it before, or would have set it if nobody else had.
+    /// Values of other layers or sources that were overwritten, or that would be used if the winning source were not
+    /// set.
     pub lost: Vec<Lost>,
 }
 
-/// Explains the object of a task. `loaded` is the configuration of `offline`, with the places it came from.
+/// Explains the object of a task. `loaded` is the configuration of `offline` with the origins of its values.
 ///
 /// # Errors
 ///
-/// When there is no object.
+/// There is no object.
 pub fn explain(offline: &Offline, loaded: &Loaded) -> Result<Explanation, OfflineError> {
     let (rendered, traced) = traced(offline)?;
     let influences = influences(offline, &rendered, &Origins::new(loaded));
@@ -69,7 +71,7 @@ pub fn explain(offline: &Offline, loaded: &Loaded) -> Result<Explanation, Offlin
 }
 
 impl Explanation {
-    /// The object as its fields say it is.
+    /// The object, built again from the explained fields. It must be equal to `object`.
     #[must_use]
     pub fn rebuilt(&self) -> Value {
         let mut object = Value::Object(Map::new());
@@ -79,7 +81,7 @@ impl Explanation {
         object
     }
 
-    /// Everything, for other programs.
+    /// The explanation as JSON, for other programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let fields: Vec<_> = self.fields.iter().map(Field::to_json).collect();
@@ -88,7 +90,7 @@ impl Explanation {
 }
 
 impl Field {
-    /// The field, for other programs.
+    /// The field as JSON, for other programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let lost = |lost: &Lost| json!({"layer": lost.layer, "value": lost.value, "source": lost.source.as_ref().map(Source::to_json)});
@@ -101,7 +103,7 @@ impl Field {
     }
 }
 
-/// The object, and the history of its fields.
+/// The object and the history of its fields.
 fn traced(offline: &Offline) -> Result<(Rendered, Vec<Traced>), OfflineError> {
     let mut steps = Vec::new();
     let rendered = offline.render_observed(&mut |layer, object| steps.push((layer.to_owned(), object)))?;
@@ -130,7 +132,7 @@ fn field(traced: Traced, influences: &[Influence]) -> Field {
     let overwritten = lost.into_iter().map(|step| Lost { layer: step.layer, value: step.value, source: None });
     let otherwise = influences.iter().filter_map(|influence| {
         let lost = influence.otherwise.get(&path)?;
-        // The default behind a key of the configuration is no rival of the key.
+        // The default of a configuration key is not listed: it is always overwritten when the key is set.
         let is_rival = lost.layer != won.layer || !matches!(influence.source, Source::Config { .. });
         is_rival.then(|| lost.clone())
     });
@@ -138,7 +140,7 @@ fn field(traced: Traced, influences: &[Influence]) -> Field {
     Field { path, value: won.value, layer: won.layer, sources, conditions, lost }
 }
 
-/// The items without repetition, in their order.
+/// The items without duplicates, in their order.
 fn once<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     items.fold(Vec::new(), |mut seen, item| {
         if !seen.contains(&item) {

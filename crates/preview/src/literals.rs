@@ -1,4 +1,4 @@
-//! Values of inputs and outputs, between what people write and Flyte's literals.
+//! Converts values of inputs and outputs between the form that users write and Flyte's literals.
 
 mod read;
 mod types;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub use read::{ValueError, from_json, from_text};
 pub use types::{TypeError, parse_type, type_name};
 
-/// The encoding of the SDK's structured values.
+/// The tag of binary values in MessagePack, the encoding that the SDK uses for structured values.
 const MSGPACK: &str = "msgpack";
 
 /// A name and its type, as an interface declares it.
@@ -40,8 +40,8 @@ pub fn map_to_json(literals: &LiteralMap) -> Value {
     Value::Object(literals.literals.iter().map(|(name, literal)| (name.clone(), to_json(literal))).collect())
 }
 
-/// A literal as plain JSON: numbers, texts, lists and objects as they are, times and durations as texts, files by their
-/// location. It is for people: the type cannot be told from it.
+/// A literal as plain JSON for display: numbers, texts, lists and objects unchanged, times and durations as text, files
+/// as their URI. The type of the literal cannot be derived from it.
 pub fn to_json(literal: &Literal) -> Value {
     match &literal.value {
         Some(literal::Value::Scalar(scalar)) => scalar_to_json(scalar),
@@ -62,7 +62,7 @@ fn scalar_to_json(scalar: &Scalar) -> Value {
         Some(Kind::Generic(fields)) => struct_to_json(fields).unwrap_or(Value::Null),
         Some(Kind::Binary(binary)) => {
             let read = (binary.tag == MSGPACK).then(|| msgpack_to_json(&binary.value).ok()).flatten();
-            // Bytes nobody can read are at least told apart from a value.
+            // Unknown bytes are shown as their tag and length, so that they cannot be confused with a value.
             read.unwrap_or_else(|| {
                 let mut object = Map::new();
                 object.insert("tag".into(), binary.tag.as_str().into());

@@ -1,4 +1,5 @@
-//! Files that people hand in: task templates, actions, pod templates and inputs, in any form they come in.
+//! Reads the content of files that users pass: TaskActions, task templates, pod templates and inputs, as YAML, JSON or
+//! binary protobuf.
 
 use std::collections::BTreeMap;
 
@@ -12,62 +13,63 @@ use serde_json::Value;
 
 use super::task_file::{self, TaskFile, TaskFileErrors};
 
-/// What stands for a run that does not exist, where only a template is given.
+/// Values for the action around a template that is given alone, without a run: name of the run, name of the action, and
+/// so on.
 const RUN: &str = "run";
 const ACTION: &str = "a0";
 const RUN_OUTPUT_BASE: &str = "s3://bucket/run";
 const INPUT_URI: &str = "s3://bucket/run/a0/inputs.pb";
 const UID: &str = "00000000-0000-0000-0000-000000000000";
 
-/// A task to be shown.
+/// A task that a user passed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenTask {
     /// The action, without its template.
     pub action: TaskAction,
     /// The template.
     pub template: TaskTemplate,
-    /// There was only a template; the action stands for that of a run.
+    /// The user passed only a template, so the names in the action are placeholders.
     pub is_bare: bool,
-    /// What else a task file for people says.
+    /// The task file, if the user passed one. It has more information than the template.
     pub file: Option<Box<TaskFile>>,
 }
 
-/// A file is not what it should be.
+/// The content of a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Neither text nor protobuf.
+    /// The content is neither text nor the expected protobuf message.
     #[error("neither YAML, JSON nor a binary {message}")]
     Binary {
-        /// What was expected.
+        /// Name of the expected message.
         message: &'static str,
-        /// What the decoder met.
+        /// The error of the decoder.
         #[source]
         source: prost::DecodeError,
     },
-    /// Not YAML, and so not JSON either.
+    /// The text is not valid YAML. JSON is YAML, so it is not valid JSON either.
     #[error("not valid YAML or JSON: {0}")]
     Syntax(String),
-    /// The document is something else.
+    /// The document has the wrong kind.
     #[error("a document of kind {found:?}; give {expected}")]
     Kind {
-        /// Its kind.
+        /// The kind of the document.
         found: String,
-        /// What would do.
+        /// Which documents are accepted.
         expected: &'static str,
     },
-    /// The message does not fit.
+    /// The document is not this protobuf message.
     #[error("not a {message} in protobuf's JSON form")]
     Message {
-        /// Its name.
+        /// Name of the message.
         message: &'static str,
         /// Which field is wrong.
         #[source]
         source: aileron_idl::JsonError,
     },
-    /// The Kubernetes object does not fit.
+    /// The document is not a Kubernetes object of this kind.
     #[error("not a {kind}")]
     Object {
-        /// Its kind.
+        /// The expected kind.
         kind: &'static str,
         /// What is wrong.
         #[source]
@@ -76,16 +78,17 @@ pub enum ReadError {
     /// The task file has mistakes.
     #[error("{0}")]
     TaskFile(TaskFileErrors),
-    /// Fields we do not know are ignored in protobuf's JSON form, so a wrong document reads as an empty message.
+    /// The document has no field of a task template. Unknown fields are ignored in protobuf's JSON form, so a wrong
+    /// document is read as an empty message.
     #[error("no field of a task template in it; give one TaskAction, TaskTemplate or TaskSpec")]
     Nothing,
-    /// The template inside the action is none.
+    /// The bytes in the TaskAction are not a task template.
     #[error("spec.taskTemplate is not a task template; it must be the encoded message in base64, or its JSON form")]
     Template(#[source] prost::DecodeError),
 }
 
 impl GivenTask {
-    /// What the reader should know about what was not in the file.
+    /// Notes for the user about information that is missing in the file.
     pub fn notes(&self) -> Vec<String> {
         let metadata = &self.action.metadata;
         let missing = [
@@ -108,10 +111,10 @@ enum Content {
     Binary,
 }
 
-/// Reads a `TaskAction`, a task file for people, or a task template in binary or JSON form, bare or inside a
+/// Reads a `TaskAction`, a task file, or a task template. A template may be in binary or JSON form, alone or inside a
 /// `TaskSpec`.
 ///
-/// A bare template gets an action around it whose names stand for those of a run.
+/// A template that is given alone gets an action with placeholder names.
 pub fn task(bytes: &[u8]) -> Result<GivenTask, ReadError> {
     let document = match content(bytes)? {
         Content::Binary => return Ok(around(binary(bytes, "TaskTemplate")?)),
@@ -120,7 +123,7 @@ pub fn task(bytes: &[u8]) -> Result<GivenTask, ReadError> {
     match document.get("kind").and_then(Value::as_str) {
         Some("TaskAction") => action(document),
         Some(kind) => Err(ReadError::Kind { found: kind.into(), expected: "one TaskAction or a task template" }),
-        // Read again, for the lines that a document does not have.
+        // The text is parsed again, because errors in a task file need line numbers and `document` has none.
         None if task_file::is_task_file(&document) => {
             let text = String::from_utf8_lossy(bytes);
             task_file::read(&text).map(around_file).map_err(ReadError::TaskFile)
@@ -155,7 +158,7 @@ pub fn inputs(bytes: &[u8]) -> Result<LiteralMap, ReadError> {
 }
 
 fn action(mut document: Value) -> Result<GivenTask, ReadError> {
-    // People write the template out; the API server only takes its bytes.
+    // Users may write the template as JSON. In the API it is encoded bytes.
     let written_out = match document.pointer_mut("/spec/taskTemplate") {
         Some(template @ Value::Object(_)) => Some(message(&template.take(), "TaskTemplate")?),
         _ => None,
@@ -189,7 +192,7 @@ fn around_file(file: TaskFile) -> GivenTask {
     given
 }
 
-/// An action around a template, for a run that does not exist.
+/// An action with placeholder names around a template.
 fn around(template: TaskTemplate) -> GivenTask {
     let id = template.id.clone().unwrap_or_default();
     let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
@@ -216,7 +219,8 @@ fn around(template: TaskTemplate) -> GivenTask {
     GivenTask { action, template, is_bare: true, file: None }
 }
 
-/// Text is a document; what is no text, or text that is no document, may be a binary message.
+/// Parses text as a document. Content that is not text, or that has control characters and is not a document, may be a
+/// binary message.
 fn content(bytes: &[u8]) -> Result<Content, ReadError> {
     let Ok(text) = std::str::from_utf8(bytes) else { return Ok(Content::Binary) };
     let is_text = !text.chars().any(|letter| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t'));

@@ -1,4 +1,4 @@
-//! The object of a task without a cluster: exactly what the executor would create, from values alone.
+//! Builds the object of a task from plain values: exactly the object that the executor would create in the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplate;
 use serde_json::Value;
 
-/// The step in which the manager completes what a plugin built: name, labels, annotations, owner, finalizer.
+/// The last step: the plugin manager adds name, labels, annotations, owner and finalizer to the object of the plugin.
 pub const METADATA_STEP: &str = "object metadata";
 
-/// Everything that the object depends on.
+/// Everything that the object depends on, as plain values.
 #[derive(Clone)]
 pub struct Offline {
     /// The action, without its template.
@@ -33,15 +33,15 @@ pub struct Offline {
     pub config: Config,
     /// The plugins, which are made under the configuration.
     pub plugins: PluginSources,
-    /// The pod templates of the cluster; those without a namespace are in the action's.
+    /// The pod templates of the cluster. A template without a namespace counts as one in the namespace of the action.
     pub pod_templates: Vec<PodTemplate>,
-    /// The inputs, if anybody gave them.
+    /// The inputs, if they are known.
     pub inputs: Option<LiteralMap>,
-    /// The executor's own environment.
+    /// The environment variables of the executor.
     pub environment: BTreeMap<String, String>,
-    /// The executor's own namespace, where pod templates for all namespaces are.
+    /// The namespace of the executor. Its pod templates apply to all namespaces.
     pub executor_namespace: String,
-    /// The clock.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -54,10 +54,10 @@ pub struct Rendered {
     pub object: Value,
 }
 
-/// There is no object.
+/// Why there is no object.
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
-    /// Fields that every task needs are empty.
+    /// Required fields of the TaskAction are empty.
     #[error("the TaskAction is incomplete, the executor would refuse it: fill in {}", listed(.0))]
     MissingFields(Vec<&'static str>),
     /// The action runs no task.
@@ -69,7 +69,7 @@ pub enum OfflineError {
     /// The section of a plugin cannot be used.
     #[error(transparent)]
     Section(#[from] SectionError),
-    /// Nobody serves the task type.
+    /// No plugin serves the task type.
     #[error("{0}; `aileron plugins` lists the task types there are, --task-type chooses another")]
     NoPlugin(NoPlugin),
     /// The plugin works without objects.
@@ -82,7 +82,7 @@ pub enum OfflineError {
         /// Id of the plugin.
         plugin: Arc<str>,
     },
-    /// The plugin looks at inputs and there are none.
+    /// The plugin needs the inputs, and they are not known.
     #[error(
         "the object depends on the task's inputs (an argument holds {{{{.inputs.…}}}}): give them with --inputs FILE"
     )]
@@ -101,7 +101,7 @@ pub enum OfflineError {
     },
 }
 
-/// Shown the object after each step of its making.
+/// Called after each step of building with the name of the step and the object.
 pub type Observer<'a> = &'a mut dyn FnMut(&str, Value);
 
 impl Offline {
@@ -110,7 +110,7 @@ impl Offline {
         self.make(None)
     }
 
-    /// The same, shown after each step.
+    /// As [`render`](Self::render). Calls `observe` after each step.
     pub fn render_observed(&self, observe: Observer<'_>) -> Result<Rendered, OfflineError> {
         self.make(Some(observe))
     }
@@ -136,7 +136,7 @@ impl Offline {
         Ok(Rendered { plugin: id, object })
     }
 
-    /// The plugin that the executor would choose, and what it would tell it.
+    /// The plugin that the executor would choose, and the context that it would pass to it.
     fn task(&self) -> Result<(Arc<dyn ObjectPlugin>, TaskContext), OfflineError> {
         let template = Arc::new(self.template.clone());
         let action = Action { object: self.action.clone(), template: Template::Decoded(Arc::clone(&template)) };

@@ -1,4 +1,4 @@
-//! Task files for people: a readable form of a task template.
+//! Reads task files: a short form of a task template that users write by hand.
 //!
 //! ```yaml
 //! name: hello
@@ -9,8 +9,9 @@
 //! expect: {phase: succeeded}
 //! ```
 //!
-//! `docs/tasks.md` has all keys. A file says in addition what a demonstration or a test needs around the task: objects
-//! to be made before, how many copies, when to abort, and how it is expected to end.
+//! `docs/tasks.md` describes all keys. In addition to the task, a file may contain instructions for a demonstration or
+//! a
+//! test: objects to create first, the number of copies, when to abort, and the expected result.
 
 mod expectation;
 mod fields;
@@ -32,45 +33,45 @@ pub use expectation::{Expectation, Observed, Phase};
 use self::fields::{Group, Report};
 use super::literals::declared_inputs;
 
-/// A task file, understood.
+/// The content of a task file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskFile {
     /// The template.
     pub template: TaskTemplate,
-    /// Namespace of the action, if the file wants one.
+    /// Namespace of the action, if the file names one.
     pub namespace: Option<String>,
-    /// Labels of the action, and so of its objects.
+    /// Labels of the action. Its objects get them too.
     pub labels: BTreeMap<String, String>,
-    /// Annotations of the action, and so of its objects.
+    /// Annotations of the action. Its objects get them too.
     pub annotations: BTreeMap<String, String>,
-    /// Values of inputs that nobody gives.
+    /// Default values of inputs.
     pub defaults: BTreeMap<String, Literal>,
     /// How many actions to create.
     pub copies: u32,
-    /// Kubernetes objects to be made before.
+    /// Kubernetes objects to create before the actions.
     pub objects: Vec<Value>,
-    /// When to abort, counted from the creation.
+    /// Abort the action this long after its creation.
     pub abort_after: Option<Duration>,
-    /// How it is expected to end.
+    /// The expected result.
     pub expect: Option<Expectation>,
 }
 
-/// What is wrong with one place of a file.
+/// One mistake in a task file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFileError {
-    /// Line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// The field, for example `resources.cpu`; empty for the document.
+    /// The field, for example `resources.cpu`. Empty for the whole document.
     pub field: String,
     /// What is wrong, and what to do.
     pub problem: String,
 }
 
-/// Everything that is wrong with a file.
+/// All mistakes in a task file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFileErrors(pub Vec<TaskFileError>);
 
-/// All keys of a file.
+/// All keys of a task file.
 const KEYS: &[&str] = &[
     "name",
     "type",
@@ -106,9 +107,10 @@ const KEYS: &[&str] = &[
     "abort-after",
     "expect",
 ];
-/// Keys that a template in protobuf's JSON form has as well, with the same meaning or another one.
+/// Keys of a task file that also exist in a template in protobuf's JSON form. They do not show which of the two a
+/// document is.
 const SHARED: &[&str] = &["type", "custom", "config"];
-/// Keys that only a template in protobuf's JSON form, or something around it, has.
+/// Keys that do not exist in task files, but in a template in protobuf's JSON form or in an object that contains one.
 const TEMPLATE_ONLY: &[&str] = &[
     "id",
     "metadata",
@@ -129,10 +131,10 @@ const TEMPLATE_ONLY: &[&str] = &[
     "apiVersion",
 ];
 
-/// More copies are a load test, not an example.
+/// Limits `copies`. More copies would be a load test, for which task files are not meant.
 const MAX_COPIES: i64 = 10_000;
 
-/// True if a document looks like a task file and not like a template in protobuf's JSON form.
+/// True if a document is a task file and not a template in protobuf's JSON form.
 pub fn is_task_file(document: &Value) -> bool {
     let Some(fields) = document.as_object() else { return false };
     let own = |key: &String| KEYS.contains(&key.as_str()) && !SHARED.contains(&key.as_str());
@@ -142,9 +144,9 @@ pub fn is_task_file(document: &Value) -> bool {
 /// Reads a task file.
 ///
 /// # Errors
-/// Everything that is wrong, with lines.
+/// All mistakes, with their lines.
 pub fn read(text: &str) -> Result<TaskFile, TaskFileErrors> {
-    let node = aileron_config::yaml::parse(text)
+    let node = aileron_config::document::yaml::parse(text)
         .map_err(|error| TaskFileErrors(vec![TaskFileError::new(error.line, "", error.message)]))?;
     let report = Report::default();
     let file = Group::open(&node, "", KEYS, &report).map(|root| file(&root, &report));
@@ -174,7 +176,7 @@ fn file(root: &Group<'_>, report: &Report) -> TaskFile {
     }
 }
 
-/// Objects are taken as they are; only what makes them objects is looked at.
+/// The objects of the file, unchanged. Only `apiVersion`, `kind` and `metadata.name` are checked.
 fn objects(field: &fields::Field<'_>, report: &Report) -> Vec<Value> {
     let mut objects = Vec::new();
     for item in field.items(report) {
@@ -194,13 +196,13 @@ fn objects(field: &fields::Field<'_>, report: &Report) -> Vec<Value> {
 }
 
 impl TaskFile {
-    /// Whether it may run on machines that can be taken away, if the file says so.
+    /// Whether the task may run on interruptible nodes, if the file says so.
     pub fn interruptible(&self) -> Option<bool> {
         let metadata = self.template.metadata.as_ref()?;
         metadata.interruptible_value.as_ref().map(|InterruptibleValue::Interruptible(value)| *value)
     }
 
-    /// The inputs, if those that nobody gave all have a default.
+    /// The default inputs, if every declared input has a default.
     pub fn default_inputs(&self) -> Option<LiteralMap> {
         let declared = declared_inputs(self.template.interface.as_ref());
         let complete = declared.iter().all(|(name, _)| self.defaults.contains_key(*name));

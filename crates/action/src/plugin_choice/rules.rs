@@ -1,4 +1,4 @@
-//! What the operator of an installation decided about plugins, and whether it can be followed.
+//! The rules for choosing plugins, and the check that they match the existing plugins.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ pub use aileron_config::sections::plugin_rules::{OnMissing, RuleFor, UnknownTask
 
 use super::PluginDescription;
 
-/// `tasks.task-plugins`: what the operator of the installation decided.
+/// The rules of `tasks.task-plugins` and the task types of `tasks.pools`.
 #[derive(Clone, Debug, Default)]
 pub struct RegistryRules {
     /// Plugin ids that may be used; empty means all.
     pub enabled: Vec<String>,
-    /// Task type → plugin id, over what plugins themselves say.
+    /// Task type → plugin id. Wins over the task types that plugins declare.
     pub default_for_task_types: BTreeMap<String, String>,
-    /// Rules for single projects and domains, over both; the first that fits counts.
+    /// Rules for single projects and domains. They win over the other rules. The first matching rule is used.
     pub rules_for: Vec<RuleFor>,
-    /// What becomes of task types that no plugin serves.
+    /// What happens to tasks whose type no plugin declares.
     pub unknown_task_types: UnknownTaskTypes,
     /// Pool → task types whose tasks need a token of it, from `tasks.pools`.
     pub pooled: BTreeMap<String, Vec<String>>,
 }
 
-/// The rules contradict the plugins there are. Everything wrong is told at once.
+/// The rules do not match the existing plugins. Contains all mistakes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the plugin rules cannot be followed:\n{}", .0.join("\n"))]
 pub struct RegistryError(pub Vec<String>);
@@ -32,7 +32,7 @@ impl RegistryRules {
         self.enabled.is_empty() || self.enabled.iter().any(|name| name.trim().eq_ignore_ascii_case(id))
     }
 
-    /// Everything that cannot be followed; else what looks like a slip but can be.
+    /// Checks the rules. Returns warnings about entries that are valid but probably a mistake.
     pub(super) fn check(&self, plugins: &[PluginDescription]) -> Result<Vec<String>, RegistryError> {
         let mut errors = Vec::new();
         for name in &self.enabled {
@@ -87,7 +87,8 @@ fn unknown_plugin(plugins: &[PluginDescription], name: &str) -> Option<String> {
     })
 }
 
-/// A task type that no plugin declares, but almost. Any other is somebody's own.
+/// A warning if no plugin declares the task type but one declares a similar name. Other unknown task types are normal:
+/// users may invent their own.
 pub(super) fn unusual_type(plugins: &[PluginDescription], task_type: &str) -> Option<String> {
     let declared = || plugins.iter().flat_map(|plugin| &plugin.entry.task_types).map(String::as_str);
     if declared().any(|known| known == task_type) {

@@ -1,21 +1,21 @@
-//! Which kinds a cluster serves, as far as that is known.
+//! Which kinds of objects the cluster serves, as far as that is known.
 
 use std::collections::BTreeMap;
 
 use aileron_machinery::ResourceKind;
 
-/// What is known about a kind in a cluster.
+/// Whether the cluster serves a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Served {
     /// The cluster serves it.
     Yes,
-    /// It does not: most likely its operator is not installed.
+    /// The cluster does not serve it. Most likely its operator is not installed.
     No,
-    /// The cluster could not be asked, and why.
+    /// Unknown, because the request to the API server failed with this error.
     Unknown(String),
 }
 
-/// What a cluster is known to serve.
+/// The kinds about which something is known.
 pub type ServedKinds = BTreeMap<ResourceKind, Served>;
 
 /// A kind that a cluster does not serve.
@@ -23,8 +23,8 @@ pub type ServedKinds = BTreeMap<ResourceKind, Served>;
 #[error("the cluster does not serve {} ({}); install the operator that brings it, or disable the plugin", .0.kind, .0.api_version())]
 pub struct MissingKind(pub ResourceKind);
 
-/// Whether a plugin that makes this kind can work in a cluster that serves these. Nothing known means nothing missing:
-/// trying tells.
+/// The kind, if the cluster surely does not serve it. If nothing is known about the kind, it is not missing: the create
+/// request shows whether the cluster serves it.
 pub fn missing(served: &ServedKinds, kind: &ResourceKind) -> Option<MissingKind> {
     matches!(served.get(kind), Some(Served::No)).then(|| MissingKind(kind.clone()))
 }

@@ -1,20 +1,21 @@
-//! A commented file with every key at its default.
+//! An example file: every key that has an effect, with its documentation and its default.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::super::shape::{Kind, Shape};
 use super::write::{inline, key, needs_list, wrap};
+use crate::schema::shape::{Kind, Shape};
 
 /// Comments are wrapped at this column.
 const WIDTH: usize = 100;
 
-/// A configuration file with every key of the schema, its documentation and its default.
+/// A configuration file with every key that has an effect, its documentation and its default.
 pub(crate) fn example_of(schema: &Value, defaults: &Value) -> String {
     let mut text = String::from(
-        "# Every key with its default. Keys that are null are not set.\n\
-         # Lists of one-entry maps stand for maps whose keys keep their letter case.\n",
+        "# Every key that has an effect, with its default. A key that is null is not set.\n\
+         # A list of maps with one entry each stands for one map. Its keys keep their letter case.\n\
+         # Keys without effect are not in this file; `aileron config reference` lists them.\n",
     );
     group(Shape::of(schema), defaults, 0, &mut text);
     text
@@ -22,7 +23,7 @@ pub(crate) fn example_of(schema: &Value, defaults: &Value) -> String {
 
 fn group(shape: Shape<'_>, value: &Value, depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
-    for field in shape.fields() {
+    for field in shape.fields().filter(|field| field.no_effect.reason().is_none()) {
         if depth == 0 {
             text.push('\n');
         }

@@ -5,14 +5,17 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use super::super::shape::{Field, Kind, Shape};
 use super::write::sorted;
+use crate::schema::shape::{Field, Kind, Shape};
 
 /// The page with every key of the schema, its type, its default and its meaning.
 pub(crate) fn markdown_of(schema: &Value, defaults: &Value) -> String {
     let mut page = Page { homes: homes(Shape::of(schema), defaults), text: String::from(INTRODUCTION) };
     for field in Shape::of(schema).fields() {
-        page.section(field.name, field.doc, field.shape, default_of(defaults, field.name));
+        match field.no_effect.reason() {
+            Some(reason) => page.section_without_effect(field, reason),
+            None => page.section(field.name, field.doc, field.shape, default_of(defaults, field.name)),
+        }
     }
     page.text
 }
@@ -20,20 +23,22 @@ pub(crate) fn markdown_of(schema: &Value, defaults: &Value) -> String {
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Made from the types in crates/executor/src/config; change those. -->
+<!-- Generated from the types in crates/config, crates/machinery and crates/plugins: change the comments there. -->
 
-Sections, keys and defaults are those of Flyte's executor, so an existing file works unchanged. Keys marked
-**Aileron only** are additions.
+Sections, keys and defaults are those of Flyte's executor. Sections of other Flyte services that are known by name are\nignored with a warning; an unknown section or key is refused.
 
+- Keys marked **Aileron only** do not exist in Flyte's executor.
+- Keys marked **No effect** are accepted, so that an existing file can be loaded, but the executor does not use them. If
+  a file sets such a key to something else than its default, the executor prints a warning.
 - Several files are merged: a later file wins, maps are merged entry by entry, lists are replaced.
-- Environment variables lie over files: the dotted key in upper case, dashes as underscores
-  (`PLUGINS.K8S.DEFAULT_CPUS=500m`). Empty variables are ignored.
-- Flags lie over everything: `--plugins.k8s.default-cpus=500m`.
-- Keys have no letter case. Keys of maps are lower-cased unless they contain a dot; write a list of one-entry maps to
-  keep their case.
-- A map or list that is set replaces its default. `null` and an empty map mean \"not set\".
+- Environment variables win over files. The name of a variable is the key with its sections in upper case, with
+  underscores instead of dashes (`PLUGINS.K8S.DEFAULT_CPUS=500m`). Empty variables are ignored.
+- Flags win over environment variables and files: `--plugins.k8s.default-cpus=500m`.
+- The letter case of keys does not matter. The keys of a map become lower case unless they contain a dot. To keep their
+  letter case, write a list of maps with one entry each.
+- A map or list that is set replaces its default as a whole. `null` and an empty map mean \"not set\".
 - Durations are written like `30s`, `5m` or `1h30m`, quantities like `500m` or `1Gi`.
-- Every key must exist and every value must fit. All mistakes are reported at once, with file and line.
+- Every key must exist and every value must have the right type. All mistakes are reported at once, with file and line.
 ";
 
 struct Page<'a> {
@@ -41,10 +46,10 @@ struct Page<'a> {
     text: String,
 }
 
-/// Where each type is described, by its name, and the defaults it has there.
+/// For each type, by its name: the path of the section that describes it, and the defaults it has there.
 type Homes<'a> = BTreeMap<&'a str, (String, &'a Value)>;
 
-/// How a group of keys sits under its key.
+/// Whether a key holds one group, a map of groups or a list of groups.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Seat {
     Alone,
@@ -53,6 +58,12 @@ enum Seat {
 }
 
 impl<'a> Page<'a> {
+    /// A top-level section that has no effect: why, and the keys that are accepted.
+    fn section_without_effect(&mut self, field: Field<'_>, reason: &str) {
+        let _ = write!(self.text, "\n## `{}`\n\n{}\n\n", field.name, escape(field.doc));
+        let _ = writeln!(self.text, "{}", without_effect(field.shape, reason));
+    }
+
     /// A heading and a table for one group of keys, then the groups inside it that are described here.
     fn section(&mut self, path: &str, doc: &str, shape: Shape<'a>, default: &'a Value) {
         let _ = write!(self.text, "\n## `{path}`\n\n{}\n\n", escape(doc));
@@ -61,15 +72,14 @@ impl<'a> Page<'a> {
         for field in shape.fields() {
             let below = format!("{path}.{}", field.name);
             let (kind, default) = self.cells(&below, field, default_of(default, field.name), &mut here);
-            let ours = if field.ours { " **Aileron only.**" } else { "" };
-            let _ = writeln!(self.text, "| `{}` | {kind} | {default} | {}{ours} |", field.name, escape(field.doc));
+            let _ = writeln!(self.text, "| `{}` | {kind} | {default} | {} |", field.name, meaning(field));
         }
         for (path, doc, shape, default) in here {
             self.section(&path, doc, shape, default);
         }
     }
 
-    /// Type and default of a key. A group that is described under this key is put on the list.
+    /// Type and default of a key. If the group of the key gets its own section here, it is added to `here`.
     fn cells(
         &self,
         path: &str,
@@ -77,7 +87,11 @@ impl<'a> Page<'a> {
         default: &'a Value,
         here: &mut Vec<(String, &'a str, Shape<'a>, &'a Value)>,
     ) -> (String, String) {
-        let Some((seat, group)) = group_of(field.shape) else { return (type_text(field.shape), shown(default)) };
+        let group = group_of(field.shape);
+        if group.is_some() && field.no_effect.reason().is_some() {
+            return (type_text(field.shape), String::new());
+        }
+        let Some((seat, group)) = group else { return (type_text(field.shape), shown(default)) };
         let home = group.type_name().and_then(|name| self.homes.get(name));
         let (home, home_default) = home.map_or((path, &Value::Null), |(home, default)| (home.as_str(), *default));
         if home == path {
@@ -93,7 +107,8 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Chooses where each type is described: where it lies least deep, alone rather than in a collection.
+/// Chooses the section that describes each type: the place with the shortest path, and one that is not inside a list or
+/// map if there is one. Places without effect are not chosen.
 fn homes<'a>(root: Shape<'a>, defaults: &'a Value) -> Homes<'a> {
     let mut homes = Homes::new();
     let mut level = vec![(String::new(), root, defaults)];
@@ -101,7 +116,8 @@ fn homes<'a>(root: Shape<'a>, defaults: &'a Value) -> Homes<'a> {
         let mut next: Vec<_> = level
             .iter()
             .flat_map(|(path, shape, default)| {
-                shape.fields().filter_map(move |field| {
+                let effective = shape.fields().filter(|field| field.no_effect.reason().is_none());
+                effective.filter_map(move |field| {
                     let (seat, group) = group_of(field.shape)?;
                     let path = if path.is_empty() { field.name.to_owned() } else { format!("{path}.{}", field.name) };
                     let default = if seat == Seat::Alone { default_of(default, field.name) } else { &Value::Null };
@@ -126,7 +142,35 @@ fn homes<'a>(root: Shape<'a>, defaults: &'a Value) -> Homes<'a> {
     homes
 }
 
-/// The group of keys of ours that sits under a key, alone or in a collection.
+/// The last cell of a row: what the key does, or why it does nothing.
+fn meaning(field: Field<'_>) -> String {
+    if let Some(reason) = field.no_effect.reason() {
+        return without_effect(field.shape, reason);
+    }
+    let mut text = escape(field.doc);
+    if field.ours {
+        text.push_str(" **Aileron only.**");
+    }
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (key, reason) in field.no_effect.keys_below() {
+        by_reason.entry(reason).or_default().push(code(key));
+    }
+    for (reason, keys) in by_reason {
+        let _ = write!(text, " **No effect** here: {} ({}).", keys.join(", "), escape(reason));
+    }
+    text
+}
+
+/// Why a key has no effect and, for a group, which keys are accepted directly below it.
+fn without_effect(shape: Shape<'_>, reason: &str) -> String {
+    let keys: Vec<String> =
+        group_of(shape).iter().flat_map(|(_, group)| group.fields()).map(|field| code(field.name)).collect();
+    let accepted = if keys.is_empty() { String::new() } else { format!(" Accepted keys: {}.", keys.join(", ")) };
+    format!("**No effect:** {}.{accepted}", escape(reason))
+}
+
+/// The group that a key holds, alone or in a list or map. Kubernetes types are not groups: their own documentation
+/// describes them.
 fn group_of(shape: Shape<'_>) -> Option<(Seat, Shape<'_>)> {
     let ours = |shape: Shape<'_>| shape.kubernetes_type().is_none() && matches!(shape.kind(), Kind::Struct(_));
     match shape.kind() {
@@ -162,7 +206,7 @@ fn type_text(shape: Shape<'_>) -> String {
 }
 
 fn shown(value: &Value) -> String {
-    /// A default longer than this is told in words.
+    /// A map with a longer text than this is printed as its number of entries.
     const LONGEST: usize = 120;
     match value {
         Value::Null => String::new(),
@@ -175,8 +219,8 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The keys whose default is not that of the place where the type is described. An entry of a collection has no
-/// defaults there, so only keys that hold something count.
+/// The keys whose default differs from the section that describes the type. If that section is for the entries of a
+/// list or map, it has no defaults: then all keys with a non-zero default are listed.
 fn difference(default: &Value, home: &Value) -> String {
     let Value::Object(here) = default else { return shown(default) };
     let same = |key: &str, value: &Value| match home {

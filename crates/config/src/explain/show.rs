@@ -1,4 +1,4 @@
-//! The configuration in effect, and where each value came from.
+//! Prints the configuration in effect and the origin of each value.
 
 mod located;
 
@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::super::error::Origin;
-use super::super::load::Loaded;
-use super::super::shape::{Kind, Shape};
-use super::super::tree::Tree;
 use super::to_value;
 use super::write::{inline, key, needs_list};
+use crate::error::Origin;
+use crate::load::Loaded;
+use crate::schema::shape::{Kind, Shape};
+use crate::values::tree::Tree;
 
 pub use located::located;
 
@@ -21,15 +21,15 @@ pub use located::located;
 pub enum Selection {
     /// All keys.
     All,
-    /// Only keys that somebody has set.
+    /// Only keys that a source has set.
     Set,
 }
 
-/// What a value looks like that should not be on a screen.
+/// Printed instead of a password or secret key.
 const HIDDEN: &str = "<hidden>";
 
-/// The configuration in effect as YAML. A comment behind each value says where it came from: file and line,
-/// environment variable, flag, or default. Passwords and secret keys are hidden.
+/// The configuration in effect as YAML. A comment after each value names its origin: file and line, environment
+/// variable, flag, or default. Passwords and secret keys are hidden.
 #[must_use]
 pub fn show(loaded: &Loaded, selection: Selection) -> String {
     let schema = &loaded.schema;
@@ -92,7 +92,7 @@ impl View<'_> {
         }
     }
 
-    /// The origin of a value; a Kubernetes object has that of the first value set in it.
+    /// The origin of a value. For a Kubernetes object it is the origin of the first of its fields that was set.
     fn origin(&self, path: &[&str]) -> Origin {
         fn first(tree: &Tree) -> Origin {
             match tree {
@@ -107,7 +107,7 @@ impl View<'_> {
     }
 }
 
-/// The value, or a placeholder when its key says that it is a secret.
+/// The value, or a placeholder if the key is that of a password or secret key.
 fn hidden(name: &str, value: &Value) -> Value {
     let name = name.to_lowercase();
     let secret = name == "password" || name == "secret_key" || name == "access_key" || name.ends_with("_password");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// A value on one line. JSON is YAML, and plain words need no quotes.
+/// A value on one line. JSON is valid YAML. A plain word is written without quotes.
 pub(super) fn inline(value: &Value) -> String {
     match value {
         Value::String(text) if is_plain(text) => text.clone(),
@@ -12,8 +12,8 @@ pub(super) fn inline(value: &Value) -> String {
     }
 }
 
-/// The value with the keys of objects in alphabetical order and without keys that are null, so that the text does not
-/// depend on how the JSON library was built.
+/// The value with the keys of objects in alphabetical order and without keys that are null. The order of serde_json
+/// itself depends on the features that it is compiled with.
 pub(super) fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(entries) => {
@@ -25,12 +25,13 @@ pub(super) fn sorted(value: &Value) -> Value {
     }
 }
 
-/// A key, quoted where it must be.
+/// A key, with quotes if YAML needs them.
 pub(super) fn key(key: &str) -> String {
     inline(&Value::String(key.to_owned()))
 }
 
-/// True when a map must be written as a list of one-entry maps for its keys to keep their letter case.
+/// True if a map must be written as a list of maps with one entry each, because the loader would change the letter case
+/// of its keys otherwise.
 pub(super) fn needs_list(keys: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
     keys.into_iter().any(|key| {
         let key = key.as_ref();
@@ -53,7 +54,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// True for texts that YAML reads as themselves without quotes: a careful subset.
+/// True if YAML surely reads this text as the same string without quotes. May be false for texts that need no quotes.
 fn is_plain(text: &str) -> bool {
     const WORDS_WITH_MEANING: [&str; 8] = ["null", "true", "false", "yes", "no", "on", "off", "y"];
     text.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '/')

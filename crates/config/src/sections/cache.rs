@@ -1,4 +1,4 @@
-//! The `cache` section: values the executor itself remembers.
+//! The `cache` section. It has no effect: no part of the executor uses this cache.
 
 use aileron_kubekit::duration::GoDuration;
 use aileron_kubekit::quantity::{Format, Quantity};
@@ -6,11 +6,11 @@ use aileron_machinery::config::schema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Values the executor itself remembers.
+/// A general cache of the executor process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct CacheConfig {
-    /// Where they are kept.
+    /// Where cached values are stored.
     #[serde(rename = "type")]
     pub kind: CacheType,
     /// The cache in memory.
@@ -19,7 +19,7 @@ pub struct CacheConfig {
     pub redis: RedisCacheConfig,
 }
 
-/// Where values are kept.
+/// Where cached values are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CacheType {
     /// In memory, up to a fixed size.
@@ -60,7 +60,7 @@ pub struct RedisOptions {
     pub network: String,
     /// `host:port` of the server.
     pub addr: String,
-    /// Name the connection gives itself.
+    /// Name of the client in the list of connections of the server.
     pub client_name: String,
     /// Version of the protocol, 2 or 3.
     pub protocol: i64,
@@ -68,17 +68,17 @@ pub struct RedisOptions {
     pub username: String,
     /// Password.
     pub password: String,
-    /// Secret with the password.
+    /// Name of the secret that holds the password.
     pub password_secret_name: String,
     /// Number of the database.
     #[serde(rename = "DB")]
     pub db: i64,
-    /// How often a command is tried again; -1 means never.
+    /// How often a failed command is repeated. -1 means never.
     pub max_retries: i64,
-    /// Shortest wait between tries.
+    /// Shortest delay before a command is repeated.
     #[schemars(schema_with = "schema::duration")]
     pub min_retry_backoff: GoDuration,
-    /// Longest wait between tries.
+    /// Longest delay before a command is repeated.
     #[schemars(schema_with = "schema::duration")]
     pub max_retry_backoff: GoDuration,
     /// Time limit of connecting.
@@ -90,44 +90,44 @@ pub struct RedisOptions {
     /// Time limit of writing.
     #[schemars(schema_with = "schema::duration")]
     pub write_timeout: GoDuration,
-    /// Lets a caller's time limit end a command.
+    /// A command ends when the time limit of its caller has passed.
     pub context_timeout_enabled: bool,
-    /// Takes the oldest idle connection first.
+    /// Uses the connection that has been idle for the longest time first.
     #[serde(rename = "PoolFIFO")]
     pub pool_fifo: bool,
-    /// Connections kept.
+    /// Number of connections in the pool.
     pub pool_size: i64,
-    /// How long to wait for a connection when all are busy.
+    /// How long a command waits for a connection if all are in use.
     #[schemars(schema_with = "schema::duration")]
     pub pool_timeout: GoDuration,
-    /// Fewest idle connections.
+    /// Smallest number of idle connections.
     pub min_idle_conns: i64,
-    /// Most idle connections.
+    /// Largest number of idle connections.
     pub max_idle_conns: i64,
-    /// Most connections; 0 means no bound.
+    /// Largest number of connections. 0 means no limit.
     pub max_active_conns: i64,
     /// How long a connection may be idle.
     #[schemars(schema_with = "schema::duration")]
     pub conn_max_idle_time: GoDuration,
-    /// How long a connection may live.
+    /// How long a connection may exist.
     #[schemars(schema_with = "schema::duration")]
     pub conn_max_lifetime: GoDuration,
-    /// Not for configuration files; use `UseTLS`.
+    /// Cannot be set in a configuration file. Use `UseTLS`.
     #[serde(rename = "TLSConfig")]
     pub tls_config: Option<serde_json::Value>,
-    /// Speaks TLS, trusting the system's authorities.
+    /// Uses TLS and trusts the certificate authorities of the system.
     #[serde(rename = "UseTLS")]
     pub use_tls: bool,
-    /// Does not check the server's certificate. For tests only.
+    /// Does not verify the certificate of the server. Only for tests.
     #[serde(rename = "TLSInsecureSkipVerify")]
     pub tls_insecure_skip_verify: bool,
-    /// Does not announce the client library. The spelling is upstream's.
+    /// Does not send the name of the client library. The spelling of the key is that of upstream.
     pub disable_indentity: bool,
 }
 
-/// A day.
+/// One day, upstream's default.
 const EXPIRATION_SECONDS: i64 = 24 * 60 * 60;
-/// 100 MB.
+/// 100 MB, upstream's default.
 const SIZE_BYTES: i64 = 100_000_000;
 
 impl Default for InMemoryCacheConfig {

@@ -5,38 +5,41 @@ use aileron_machinery::config::schema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Cached outputs of tasks.
+/// The use of cached outputs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct CatalogCacheConfig {
-    /// Look-ups.
+    /// Work queue of cache look-ups.
+    #[schemars(extend("x-no-effect" = "the executor sends cache requests directly, without a work queue"))]
     pub reader: WorkqueueConfig,
-    /// Entries being written.
+    /// Work queue of writes to the cache.
+    #[schemars(extend("x-no-effect" = "the executor sends cache requests directly, without a work queue"))]
     pub writer: WorkqueueConfig,
-    /// What makes two tasks the same.
+    /// Parts of the cache key.
+    #[schemars(extend("x-no-effect" = "the cache key always contains the project and domain of the task"))]
     pub cache_key: CacheKeyConfig,
-    /// Entries older than this do not count; 0 means that entries never age.
+    /// A cached output that is older than this is not used. 0 means that there is no age limit.
     #[schemars(schema_with = "schema::duration")]
     pub max_cache_age: GoDuration,
 }
 
-/// Work that is done aside.
+/// A work queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkqueueConfig {
-    /// How many items are worked on at a time.
+    /// How many items are processed at the same time.
     pub workers: i64,
-    /// How often an item is tried again.
+    /// How often a failed item is repeated.
     pub max_retries: i64,
-    /// Most items remembered.
+    /// How many items the queue remembers.
     pub max_items: i64,
 }
 
-/// What makes two tasks the same.
+/// Parts of the cache key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct CacheKeyConfig {
-    /// Takes project and domain from the execution, not from the task.
+    /// Uses the project and domain of the execution instead of those of the task.
     pub enforce_execution_project_domain: bool,
 }
 

@@ -1,9 +1,9 @@
-//! The `otel` section: traces.
+//! The `otel` section. It has no effect: the executor writes no traces.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where traces go.
+/// Traces (OpenTelemetry).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OtelConfig {
@@ -18,7 +18,7 @@ pub struct OtelConfig {
     pub otlpgrpc: OtelEndpoint,
     /// Traces sent to an OpenTelemetry collector by HTTP.
     pub otlphttp: OtelEndpoint,
-    /// Which traces are kept.
+    /// Which traces are recorded.
     pub sampler: SamplerConfig,
 }
 
@@ -26,11 +26,11 @@ pub struct OtelConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OtelFileConfig {
-    /// The file.
+    /// Path of the file.
     pub filename: String,
 }
 
-/// A service that takes traces.
+/// A service that receives traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OtelEndpoint {
@@ -38,13 +38,13 @@ pub struct OtelEndpoint {
     pub endpoint: String,
 }
 
-/// Which traces are kept.
+/// Which traces are recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct SamplerConfig {
     /// `always`, or `traceid` for a share of all traces.
     pub parent_sampler: String,
-    /// The share of traces kept by `traceid`.
+    /// The share of traces that `traceid` records, from 0 to 1.
     pub trace_id_ratio: f64,
 }
 

@@ -1,13 +1,13 @@
-//! The `secrets` section.
+//! The `secrets` section. It has no effect: the executor itself uses no secrets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the executor itself finds secrets.
+/// The secrets that the executor itself uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SecretsConfig {
-    /// Kind of secret store; only `local` is known.
+    /// Kind of secret store. Only `local` exists.
     #[serde(rename = "type")]
     pub kind: String,
     /// Directory with secret files.

@@ -7,53 +7,59 @@ use aileron_machinery::config::schema::{self, null_if_empty};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::plugin_rules::{RuleFor, UnknownTaskTypes};
 use super::pools::PoolConfig;
-use crate::sections::plugin_rules::{RuleFor, UnknownTaskTypes};
 
-/// Which plugin runs which task.
+/// Which plugin runs which task type, and when the executor may create the objects of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TasksConfig {
-    /// The plugins and their task types.
+    /// Which plugins are enabled, and which plugin runs which task type.
     pub task_plugins: TaskPluginsConfig,
-    /// How long the creation of objects pauses after the cluster refused one for quota or overload.
+    /// Back-off: how long the executor creates no objects of a kind in a namespace after the API server refused one
+    /// because of a quota or overload.
     #[schemars(extend("x-aileron" = true))]
     pub backoff: BackoffConfig,
-    /// Who may create its object when there is not room for all.
+    /// Admission: which waiting task may create its object next if the quotas of a namespace do not have room for all.
     #[schemars(extend("x-aileron" = true))]
     pub launch_gate: LaunchGateConfig,
-    /// Pools of tokens, such as licences, by name. A name consists of lower-case letters, digits and hyphens.
+    /// Pools of tokens, for example licences. The key is the name of the pool: at most 63 lower-case letters, digits
+    /// and hyphens.
     #[schemars(extend("x-aileron" = true))]
     pub pools: BTreeMap<String, PoolConfig>,
 }
 
-/// How long the creation of objects pauses after the cluster refused one for quota or overload.
+/// How long the executor creates no objects of a kind in a namespace after the API server refused one because of a
+/// quota or overload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct BackoffConfig {
-    /// The n-th pause in a row is this number of seconds to the power of n; 0 means a fixed pause of 5s.
+    /// The n-th pause in a row lasts this number of seconds to the power of n: 2s, 4s, 8s with the default of 2. 0
+    /// means that every pause lasts 5s.
     pub base_second: i64,
-    /// The longest pause.
+    /// No pause is longer than this.
     #[schemars(schema_with = "schema::duration")]
     pub max_duration: GoDuration,
 }
 
-/// Who may create its object when there is not room for all.
+/// Which waiting task may create its object next if the quotas of a namespace do not have room for all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LaunchGateConfig {
-    /// Follows the resource quotas of the cluster, so that an object which a quota would refuse is not sent. Without it,
-    /// or without the permission to list and watch them, refusals tell.
+    /// Watches the ResourceQuotas of the cluster, so that the executor does not send an object that a quota would
+    /// refuse. If it is `false`, or if the executor may not list and watch ResourceQuotas, the executor sends the
+    /// object and waits after a refusal.
     pub local_admission: bool,
-    /// When the oldest waiting task of a namespace has waited this long, room is kept for it, so that smaller tasks do
-    /// not overtake it for ever.
+    /// If the oldest waiting task of a namespace has waited this long, free quota is reserved for it. Without the
+    /// reservation, smaller tasks could use the free quota again and again.
     #[schemars(schema_with = "schema::duration")]
     pub hold_after: GoDuration,
-    /// How long room is kept at most; what takes it may never end.
+    /// The longest time of such a reservation. The objects that use the rest of the quota may never end, and other
+    /// tasks must not wait for them.
     #[schemars(schema_with = "schema::duration")]
     pub hold_for: GoDuration,
-    /// Room that appears in a quota is used after it has been there so long, because the API server itself hears of it no
-    /// sooner than the executor does. Longer where several API servers take turns.
+    /// How long quota must have been free before the executor uses it. The API server checks quotas against its own
+    /// watch, which may be behind that of the executor. Use a longer time if several API servers share the load.
     #[schemars(schema_with = "schema::duration")]
     pub settle: GoDuration,
 }
@@ -75,21 +81,23 @@ impl Default for LaunchGateConfig {
     }
 }
 
-/// The plugins and their task types.
+/// Which plugins are enabled, and which plugin runs which task type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TaskPluginsConfig {
-    /// The plugin of each task type, where it is not the usual one: task type, plugin id.
+    /// The plugin for each task type, instead of the plugin that declares the task type. The key is the task type, the
+    /// value is the id of the plugin.
     #[serde(serialize_with = "null_if_empty")]
     pub default_for_task_types: BTreeMap<String, String>,
-    /// Ids of the plugins that are switched on; empty means all.
+    /// The ids of the plugins that are enabled. Empty means all plugins.
     #[schemars(extend("x-aileron" = true))]
     pub enabled_plugins: Vec<String>,
-    /// Plugins for single projects and domains, over `default-for-task-types`; the first entry that fits the project and
-    /// domain and names the task type counts.
+    /// Rules that choose other plugins for single projects and domains. They win over `default-for-task-types`. The
+    /// first rule that matches the project and domain and names the task type is used.
     #[schemars(extend("x-aileron" = true))]
     pub overrides: Vec<RuleFor>,
-    /// What becomes of task types that no plugin serves: `default` gives them to the default plugin, `fail` fails them.
+    /// What happens to tasks whose type no plugin declares: with `default` the default plugin runs them, with `fail`
+    /// they fail.
     #[schemars(extend("x-aileron" = true))]
     pub unknown_task_types: UnknownTaskTypes,
 }

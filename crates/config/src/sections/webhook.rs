@@ -1,4 +1,4 @@
-//! The `webhook` section: how secrets reach task pods.
+//! The `webhook` section. It has no effect: the webhook that adds secrets to pods is a separate process.
 
 pub mod managers;
 
@@ -12,20 +12,20 @@ use self::managers::{
     EmbeddedSecretManagerConfig, INIT_CONTAINER_NAME, SecretManagerType, SidecarSecretManagerConfig, VaultConfig,
 };
 
-/// The webhook that puts secrets into task pods.
+/// The webhook that adds secrets to the pods of tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct WebhookConfig {
     /// Prefix of the webhook's metrics.
     #[serde(rename = "metrics-prefix")]
     pub metrics_prefix: String,
-    /// Directory generated certificates are written to; environment variables in it are replaced.
+    /// Directory for generated certificates. Environment variables in the path are expanded.
     pub cert_dir: String,
     /// Writes certificates to the directory instead of reading the mounted ones.
     pub local_cert: bool,
-    /// Port the webhook listens at.
+    /// Port that the webhook listens on.
     pub listen_port: i64,
-    /// Port at which other services can drop remembered secrets; 0 switches it off.
+    /// Port for requests that remove secrets from the cache of the webhook. 0 switches it off.
     pub cache_invalidation_port: i64,
     /// Name of the webhook's service.
     pub service_name: String,
@@ -33,28 +33,28 @@ pub struct WebhookConfig {
     pub service_port: i32,
     /// Secret that generated certificates are written to.
     pub secret_name: String,
-    /// Where secrets are looked for. Deprecated: use `secretManagerTypes`.
+    /// The secret store. Deprecated: use `secretManagerTypes`.
     pub secret_manager_type: SecretManagerType,
-    /// Where secrets are looked for, in this order. Replaces `secretManagerType` when set.
+    /// The secret stores, in the order in which they are searched. If it is set, it replaces `secretManagerType`.
     #[serde(serialize_with = "null_if_empty")]
     pub secret_manager_types: Vec<SecretManagerType>,
-    /// AWS Secrets Manager by sidecar.
+    /// AWS Secrets Manager, read by a sidecar container.
     pub aws_secret_manager: SidecarSecretManagerConfig,
-    /// Google Secret Manager by sidecar.
+    /// Google Secret Manager, read by a sidecar container.
     pub gcp_secret_manager: SidecarSecretManagerConfig,
     /// HashiCorp Vault.
     pub vault_secret_manager: VaultConfig,
-    /// Secret stores the webhook asks itself, without sidecar.
+    /// Secret stores that the webhook reads itself, without a sidecar container.
     pub embedded_secret_manager_config: EmbeddedSecretManagerConfig,
-    /// Azure Key Vault by sidecar.
+    /// Azure Key Vault, read by a sidecar container.
     pub azure_secret_manager: SidecarSecretManagerConfig,
-    /// Images whose host name is replaced.
+    /// Replacement of the host name in image references.
     pub image_builder_config: ImageBuilderConfig,
-    /// Seconds the API server waits for the webhook.
+    /// How many seconds the API server waits for the webhook.
     pub webhook_timeout: i32,
-    /// Leaves registering the webhook to someone else.
+    /// The webhook does not create its MutatingWebhookConfiguration.
     pub disable_create_mutating_webhook_config: bool,
-    /// Namespaces the webhook acts in; absent means all.
+    /// Selects the namespaces of the webhook. Not set means all namespaces.
     pub namespace_selector: Option<LabelSelector>,
     /// The webhook's Kubernetes client.
     pub kube_client_config: KubeClientConfig,
@@ -62,33 +62,33 @@ pub struct WebhookConfig {
     pub secret_env_var_prefix: String,
 }
 
-/// Images whose host name is replaced.
+/// Replacement of the host name in image references.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImageBuilderConfig {
     /// Switches the replacement on.
     pub enabled: bool,
-    /// What is replaced by what.
+    /// The host name to replace and its replacement.
     pub hostname_replacement: HostnameReplacement,
-    /// Pods whose images are looked at.
+    /// Selects the pods whose images are changed.
     pub label_selector: LabelSelector,
-    /// Containers that are left alone.
+    /// Names of containers whose images are not changed.
     #[serde(serialize_with = "null_if_empty")]
     pub excluded_container_names: Vec<String>,
-    /// Images that are left alone, by their beginning.
+    /// Images that begin with one of these texts are not changed.
     #[serde(serialize_with = "null_if_empty")]
     pub excluded_image_prefixes: Vec<String>,
 }
 
-/// What is replaced by what.
+/// The host name to replace and its replacement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct HostnameReplacement {
     /// The host name to replace.
     pub existing: String,
-    /// The host name to put in.
+    /// The host name that replaces it.
     pub replacement: String,
-    /// Does not check that the result is an address. For development.
+    /// Does not check that the result is a valid host name. For development.
     pub disable_verification: bool,
 }
 
@@ -96,11 +96,11 @@ pub struct HostnameReplacement {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct KubeClientConfig {
-    /// Requests per second; 0 means the client's own default.
+    /// Requests per second. 0 means the default of the client.
     pub qps: i32,
-    /// Requests that may come at once; 0 means the client's own default.
+    /// Number of requests that may be sent at once. 0 means the default of the client.
     pub burst: i64,
-    /// Time limit of a request; 0 means none.
+    /// Time limit of a request. 0 means no limit.
     #[schemars(schema_with = "schema::duration")]
     pub timeout: GoDuration,
 }

@@ -1,14 +1,14 @@
-//! Mistakes and how they are told.
+//! How mistakes are reported.
 
-use super::super::{Loader, Sources, check};
 use super::{files, load};
+use crate::{Loader, Sources, check};
 
 fn errors(text: &str) -> String {
     Loader::new().load(&Sources::file("config.yaml", text)).unwrap_err().to_string()
 }
 
 #[test]
-fn four_different_mistakes_are_told_at_once() {
+fn four_different_mistakes_are_reported_at_once() {
     let text = "\
 executor:
   maxSystemFailure: 3
@@ -31,7 +31,7 @@ config.yaml:9: plugins.k8s.inject-finalizer: expected true or false, found the t
 }
 
 #[test]
-fn mistakes_of_all_sources_are_told_together() {
+fn mistakes_of_all_sources_are_reported_together() {
     let mut sources = files(&["executor: 5\n", "a: [1\nb: 2\n", "webhook:\n  listenPort: [1]\n"]);
     sources.environment.insert("LOGGER.LEVEL".into(), "loud".into());
     let report = check(&sources);
@@ -50,7 +50,7 @@ fn mistakes_of_all_sources_are_told_together() {
 }
 
 #[test]
-fn a_key_in_the_wrong_section_is_sent_home() {
+fn a_key_in_the_wrong_section_gets_the_right_section_as_a_suggestion() {
     assert_eq!(
         errors("plugins:\n  maxSystemFailures: 3\n  requeueDuration: 1s\n"),
         "config.yaml:2: plugins.maxSystemFailures: unknown key; did you mean executor.maxSystemFailures or \
@@ -65,7 +65,7 @@ fn a_dotted_key_is_not_a_path() {
 }
 
 #[test]
-fn values_that_fit_and_cannot_be_used() {
+fn values_of_the_right_type_that_cannot_be_used_are_errors() {
     assert_eq!(
         errors("executor:\n  maxSystemFailures: -1\n  requeueDuration: -1s\notel: {sampler: {traceIdRatio: 2}}\n"),
         "config.yaml:2: executor.maxSystemFailures: executor: maxSystemFailures must be non-negative, got -1\n\
@@ -75,8 +75,8 @@ fn values_that_fit_and_cannot_be_used() {
 }
 
 #[test]
-fn words_must_be_known_ones() {
-    assert_eq!(load("cache: {type: redis}").cache.kind, super::super::sections::cache::CacheType::Redis);
+fn a_word_must_be_one_of_the_enumeration() {
+    assert_eq!(load("cache: {type: redis}").cache.kind, crate::sections::cache::CacheType::Redis);
     assert_eq!(
         errors("cache: {type: disk}"),
         "config.yaml:1: cache.type: expected one of InMemoryFixedSize, Redis, found the text \"disk\""
@@ -84,8 +84,11 @@ fn words_must_be_known_ones() {
 }
 
 #[test]
-fn sections_of_other_services_are_only_warned_about() {
+fn a_section_of_another_service_gives_only_a_warning() {
     let report = check(&files(&["runs: {server: {port: 1}}\nexecutor: {cluster: c}\n"]));
     assert!(report.is_ok());
-    assert_eq!(report.render(), "warning: a.yaml:1: runs: section of another Flyte service, not read here\n");
+    assert_eq!(
+        report.render(),
+        "warning: a.yaml:1: runs: is a section of another Flyte service; the executor does not read it\n"
+    );
 }

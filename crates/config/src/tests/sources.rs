@@ -1,9 +1,9 @@
-//! Files, environment and flags, and which of them wins.
+//! Files, environment variables and flags, and which of them wins.
 
 use std::collections::BTreeMap;
 
-use super::super::{Loader, Origin, files as read_files, parse_arguments};
 use super::{files, load, loaded};
+use crate::{Loader, Origin, files as read_files, parse_arguments};
 
 #[test]
 fn nothing_set_is_the_default() {
@@ -79,7 +79,7 @@ fn environment_variables_are_named_after_keys() {
     assert!(config.executor.leader_elect);
     assert_eq!(config.executor.cluster, "");
     let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(warnings, ["environment variable EXECUTOR.NOPE: names no configuration key; it is ignored"]);
+    assert_eq!(warnings, ["environment variable EXECUTOR.NOPE: is ignored: it names no configuration key"]);
 }
 
 #[test]

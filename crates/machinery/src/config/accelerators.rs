@@ -10,19 +10,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AcceleratorDeviceClass {
-    /// Kubernetes resource the devices are requested by; empty means `gpu-resource-name`.
+    /// Name of the Kubernetes resource for these devices. Empty means `gpu-resource-name`.
     pub resource_name: String,
-    /// Node label that names the device; empty means `gpu-device-node-label`.
+    /// Node label with the name of the device. Empty means `gpu-device-node-label`.
     pub device_node_label: String,
-    /// Node label that names the partition size; empty means `gpu-partition-size-node-label`.
+    /// Node label with the size of the partition. Empty means `gpu-partition-size-node-label`.
     pub partition_size_node_label: String,
-    /// Requirement that selects nodes with whole devices; absent means `gpu-unpartitioned-node-selector-requirement`.
+    /// Requirement that selects nodes with unpartitioned devices. Not set means
+    /// `gpu-unpartitioned-node-selector-requirement`.
     pub unpartitioned_node_selector_requirement: Option<NodeSelectorRequirement>,
-    /// Toleration for nodes with whole devices; absent means `gpu-unpartitioned-toleration`.
+    /// Toleration for nodes with unpartitioned devices. Not set means `gpu-unpartitioned-toleration`.
     pub unpartitioned_toleration: Option<Toleration>,
-    /// Pod template for tasks on such devices. It lies between the namespace's pod template and the task: the task's
-    /// single values win, lists are joined, maps are merged. Containers named `default` and `primary` are templates for
-    /// all containers and for the main one.
+    /// Pod template for tasks that use these devices. It is applied after the PodTemplate of the namespace and before
+    /// the task: single values of the task win, lists are joined, maps are merged. A container named `default` is a
+    /// template for all containers, and one named `primary` for the main container.
     pub pod_template: Option<Box<PodTemplate>>,
 }
 

@@ -7,40 +7,49 @@ use serde::{Deserialize, Serialize};
 use super::schema;
 use super::storage::StorageConfig;
 
-/// Containers that move inputs and outputs for tasks without an SDK inside.
+/// Containers that download inputs and upload outputs for tasks whose image does not contain the Flyte SDK.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct CoPilotConfig {
-    /// Prefix of the co-pilot containers' names.
+    /// Prefix of the names of co-pilot containers.
     #[serde(rename = "name")]
     pub name_prefix: String,
-    /// Image with the co-pilot binary.
+    /// Image of co-pilot containers.
     pub image: String,
-    /// Where inputs are mounted when the task does not say.
+    /// Directory of the inputs in the main container, if the task does not name one.
     pub default_input_path: String,
-    /// Where outputs are mounted when the task does not say.
+    /// Directory of the outputs in the main container, if the task does not name one.
     pub default_output_path: String,
     /// Name of the volume with the inputs.
     pub input_vol_name: String,
     /// Name of the volume with the outputs.
     pub output_vol_name: String,
-    /// How long the sidecar waits for the main container to appear before it gives up; 0 means co-pilot's own default.
-    #[schemars(schema_with = "schema::duration")]
+    /// How long co-pilot waits for the main container to start.
+    #[schemars(
+        schema_with = "schema::duration",
+        extend("x-no-effect" = "it is not passed to co-pilot, as in Flyte's executor")
+    )]
     pub start_timeout: GoDuration,
     /// Time limit of an upload.
     #[schemars(schema_with = "schema::duration")]
     pub timeout: GoDuration,
-    /// CPU of a co-pilot container, a quantity.
+    /// CPU request and limit of a co-pilot container, a quantity such as `500m`.
     pub cpu: String,
-    /// Memory of a co-pilot container, a quantity.
+    /// Memory request and limit of a co-pilot container, a quantity such as `128Mi`.
     pub memory: String,
-    /// Size limit of the volumes for inputs and outputs, a quantity; empty means none.
+    /// Size limit of the volumes for inputs and outputs, a quantity.
+    #[schemars(extend("x-no-effect" = "the limit is the ephemeral storage that the task requests, as in Flyte's executor"))]
     pub storage: String,
-    /// Storage settings for co-pilot that replace the `storage` section. When set, they are passed on the command line
-    /// even if `storage-config-secret-name` is set.
+    /// Storage settings of co-pilot, instead of the `storage` section. If set, they are passed on the command line even
+    /// if `storage-config-secret-name` is set.
+    #[schemars(extend("x-no-effect" = {
+        "defaultHttpClient": "not passed to co-pilot",
+        "limits": "co-pilot downloads without a limit",
+        "schemes": "not passed to co-pilot"
+    }))]
     pub storage_config_override: Option<Box<StorageConfig>>,
-    /// Secret with co-pilot's whole storage configuration, which keeps credentials out of the pod. Empty means the
-    /// settings are passed on the command line.
+    /// Name of a Secret with the complete storage configuration of co-pilot, so that the pod specification contains no
+    /// credentials. Empty means that the storage settings are passed on the command line.
     pub storage_config_secret_name: String,
 }
 

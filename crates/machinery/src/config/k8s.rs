@@ -14,23 +14,24 @@ use super::accelerators::{AcceleratorDeviceClass, default_classes, default_devic
 use super::copilot::CoPilotConfig;
 use super::schema::{self, null_if_empty};
 
-/// Defaults for every pod the platform starts.
+/// Defaults for the pods and other objects of all tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct K8sConfig {
-    /// Puts a finalizer on every resource when it is created and takes it away when the task has ended.
+    /// Adds a finalizer to every object when it is created. The executor removes it when it stops or replaces the
+    /// object, when the TaskAction is deleted, and when `delete-finished` deletes the object.
     pub inject_finalizer: bool,
-    /// Annotations for every resource. Setting this replaces the default annotations.
+    /// Annotations for every object. Setting this replaces the default annotations.
     #[serde(serialize_with = "null_if_empty")]
     pub default_annotations: BTreeMap<String, String>,
-    /// Labels for every resource.
+    /// Labels for every object.
     #[serde(serialize_with = "null_if_empty")]
     pub default_labels: BTreeMap<String, String>,
-    /// Environment variables for every container. Write a list of one-entry maps to keep upper-case names.
+    /// Environment variables for every container. Write a list of maps with one entry each to keep upper-case names.
     #[serde(serialize_with = "null_if_empty")]
     pub default_env_vars: BTreeMap<String, String>,
-    /// Environment variables for every container whose values are read from the executor's own environment: name in
-    /// the container, name in the executor.
+    /// Environment variables for every container whose values come from the environment of the executor. The key is the
+    /// name in the container, the value is the name in the executor.
     #[serde(serialize_with = "null_if_empty")]
     pub default_env_vars_from_env: BTreeMap<String, String>,
     /// ConfigMaps whose entries become environment variables of every container.
@@ -39,10 +40,10 @@ pub struct K8sConfig {
     /// Secrets whose entries become environment variables of every container.
     #[serde(serialize_with = "null_if_empty")]
     pub default_env_from_secrets: Vec<String>,
-    /// CPU request of a container that states none.
+    /// CPU request of a container that requests no CPU.
     #[schemars(schema_with = "schema::quantity")]
     pub default_cpus: Quantity,
-    /// Memory request of a container that states none.
+    /// Memory request of a container that requests no memory.
     #[schemars(schema_with = "schema::quantity")]
     pub default_memory: Quantity,
     /// Tolerations for every pod.
@@ -54,100 +55,109 @@ pub struct K8sConfig {
     /// Affinity for every pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_affinity: Option<Affinity>,
-    /// Scheduler for every pod; empty means the cluster's default.
+    /// Name of the scheduler for every pod. Empty means the default scheduler of the cluster.
     pub scheduler_name: String,
     /// Tolerations for interruptible pods.
     #[serde(serialize_with = "null_if_empty")]
     pub interruptible_tolerations: Vec<Toleration>,
-    /// Node selector for interruptible pods. Deprecated: use the requirements.
+    /// Node selector for interruptible pods. Deprecated: use `interruptible-node-selector-requirement`.
     #[serde(serialize_with = "null_if_empty")]
     pub interruptible_node_selector: BTreeMap<String, String>,
     /// Node selector requirement for interruptible pods.
     pub interruptible_node_selector_requirement: Option<NodeSelectorRequirement>,
     /// Node selector requirement for pods that must not be interrupted.
     pub non_interruptible_node_selector_requirement: Option<NodeSelectorRequirement>,
-    /// Tolerations for pods that request a resource, keyed by the resource's name.
+    /// Tolerations for pods that request a certain resource. The key is the name of the resource.
     #[serde(serialize_with = "null_if_empty")]
     pub resource_tolerations: BTreeMap<String, Vec<Toleration>>,
-    /// Containers that move data for tasks without an SDK inside.
+    /// Co-pilot: containers that download inputs and upload outputs for tasks whose image does not contain the Flyte
+    /// SDK.
     pub co_pilot: CoPilotConfig,
-    /// Deletes a task's resource when its action is deleted, for installations without owner references. For deleting it
-    /// as soon as the task has ended there is `delete-finished`.
+    /// Deletes the object of a task when its TaskAction is deleted. This is needed only for objects without an owner
+    /// reference. To delete the object as soon as the task has ended, use `delete-finished`.
     pub delete_resource_on_finalize: bool,
-    /// Which objects of ended attempts are deleted while their TaskAction stays: `never`, `on-success`, or `always`.
-    /// Objects of failed attempts that another attempt follows are always deleted.
+    /// Whether the object of a task is deleted when the task has ended, while its TaskAction still exists: `never`,
+    /// `on-success` or `always`. The object of a failed attempt is always deleted when the task is retried.
     #[schemars(extend("x-aileron" = true))]
     pub delete_finished: DeleteFinished,
-    /// How long such an object is kept first, so that its logs can be read and its status looked at.
+    /// How long `delete-finished` keeps an object after the task has ended, so that users can read its logs and status.
     #[schemars(schema_with = "schema::duration", extend("x-aileron" = true))]
     pub delete_finished_after: GoDuration,
-    /// How long a container may report CreateContainerError before the task fails.
+    /// How long a container may report CreateContainerError before the task fails. 0 means at once.
     #[schemars(schema_with = "schema::duration")]
     pub create_container_error_grace_period: GoDuration,
-    /// How long a container may report CreateContainerConfigError before the task fails.
+    /// How long a container may report CreateContainerConfigError before the task fails. 0 means at once.
     #[schemars(schema_with = "schema::duration")]
     pub create_container_config_error_grace_period: GoDuration,
-    /// How long a container may report ImagePullBackOff before the task fails.
+    /// How long a container may report ImagePullBackOff before the task fails. 0 means at once.
     #[schemars(schema_with = "schema::duration")]
     pub image_pull_backoff_grace_period: GoDuration,
     /// Image pull policy of every container: `Always`, `IfNotPresent`, `Never`, or empty for the cluster's default.
     pub image_pull_policy: String,
-    /// How long a pod may be pending before the task fails; 0 means for ever.
+    /// How long a pod may be pending before the task fails. 0 means without a limit.
     #[schemars(schema_with = "schema::duration")]
     pub pod_pending_timeout: GoDuration,
-    /// Node label that names the GPU device.
+    /// Node label with the name of the GPU device.
     pub gpu_device_node_label: String,
-    /// Node label that names the size of a GPU partition.
+    /// Node label with the size of the GPU partition.
     pub gpu_partition_size_node_label: String,
-    /// Requirement that selects nodes with whole GPUs; absent means that the partition label must not exist.
+    /// Requirement that selects nodes with unpartitioned GPUs. Not set means that the node must not have the label
+    /// `gpu-partition-size-node-label`.
     pub gpu_unpartitioned_node_selector_requirement: Option<NodeSelectorRequirement>,
-    /// Toleration for nodes with whole GPUs.
+    /// Toleration for nodes with unpartitioned GPUs.
     pub gpu_unpartitioned_toleration: Option<Toleration>,
     /// Resource name of a GPU. Deprecated: use `accelerator-device-classes`.
     pub gpu_resource_name: String,
-    /// Device names as users write them, and the node label values they stand for. Setting this replaces the list.
+    /// Device names that users write (key) and the values of the node label that they stand for (value). Setting this
+    /// replaces the default list.
     #[serde(serialize_with = "null_if_empty")]
     pub accelerator_devices: BTreeMap<String, String>,
-    /// Settings of each class of accelerators (`NVIDIA_GPU`, `GOOGLE_TPU`, `AMAZON_NEURON`, `AMD_GPU`, `HABANA_GAUDI`;
-    /// any letter case). Setting this replaces the list.
+    /// Settings for each class of accelerators: `NVIDIA_GPU`, `GOOGLE_TPU`, `AMAZON_NEURON`, `AMD_GPU`, `HABANA_GAUDI`
+    /// in any letter case. Setting this replaces the default list.
     #[serde(serialize_with = "null_if_empty")]
     pub accelerator_device_classes: BTreeMap<String, AcceleratorDeviceClass>,
     /// Security context of every pod.
     pub default_pod_security_context: Option<PodSecurityContext>,
-    /// Security context of every main container.
+    /// Security context of the main container of every pod.
     pub default_security_context: Option<SecurityContext>,
-    /// Runs every pod in the host's network.
+    /// Runs every pod in the network of its node. Not set leaves the choice to pod templates.
     pub enable_host_networking_pod: Option<bool>,
     /// DNS settings of every pod.
     #[serde(rename = "default-pod-dns-config")]
     pub default_pod_dns_config: Option<PodDNSConfig>,
-    /// PodTemplate that every pod starts from, looked up in the task's namespace and then in the executor's.
+    /// Name of the PodTemplate that every pod is based on. The executor looks for it in the namespace of the task, then
+    /// in its own namespace. Empty means none.
     pub default_pod_template_name: String,
-    /// How often pod templates are listed anew.
-    #[schemars(schema_with = "schema::duration")]
+    /// How often PodTemplates are listed again.
+    #[schemars(
+        schema_with = "schema::duration",
+        extend("x-no-effect" = "the executor watches PodTemplates, so it need not list them again")
+    )]
     pub default_pod_template_resync: GoDuration,
-    /// Passes Kubernetes events of a task's objects on to its history.
+    /// Sends the Kubernetes events of the objects of a task to the control plane.
+    #[schemars(extend("x-no-effect" = "the executor always sends these events"))]
     pub send_object_events: bool,
-    /// First delay between attempts to update a resource, in milliseconds; it doubles with every attempt.
+    /// Delay before the executor repeats a failed removal of a finalizer, in milliseconds. It doubles with every
+    /// attempt.
     pub update_base_backoff_duration: i64,
-    /// How often updating a resource is tried, the first time included.
+    /// How often the executor tries to remove a finalizer, including the first attempt. 0 means once.
     pub update_backoff_retries: i64,
-    /// Extended resources for which a pod that requests them gets a toleration of the same name.
+    /// Names of extended resources. A pod that requests one of them gets a toleration for a taint of the same name.
     pub add_tolerations_for_extended_resources: Vec<String>,
-    /// Creates resources without an owner reference to their TaskAction.
+    /// Creates objects without an owner reference to their TaskAction.
     pub disable_inject_owner_references: bool,
 }
 
-/// Which objects of ended attempts are deleted while their TaskAction stays.
+/// Whether the object of a task is deleted when the task has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeleteFinished {
-    /// None.
+    /// It is not deleted.
     #[default]
     Never,
-    /// Those of tasks that ended well.
+    /// It is deleted if the task succeeded.
     OnSuccess,
-    /// All.
+    /// It is deleted.
     Always,
 }
 

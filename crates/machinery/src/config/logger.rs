@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is logged and how.
+/// The log output of the executor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoggerConfig {
@@ -12,18 +12,18 @@ pub struct LoggerConfig {
     pub show_source: bool,
     /// Writes no logs at all. Meant for benchmarks and tests.
     pub mute: bool,
-    /// The most detailed level that is written: 0 panic, 1 fatal, 2 error, 3 warning, 4 info, 5 debug. The value is also
-    /// handed to co-pilot containers.
+    /// The most detailed level that is written: 0 panic, 1 fatal, 2 error, 3 warning, 4 info, 5 debug. Co-pilot
+    /// containers get the same level.
     pub level: i64,
-    /// The shape of a log record.
+    /// The format of log records.
     pub formatter: FormatterConfig,
 }
 
-/// The shape of a log record.
+/// The format of log records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FormatterConfig {
-    /// `json`, `text` or `gcp`.
+    /// `json`, `text`, or `gcp` (JSON for Google Cloud Logging).
     #[serde(rename = "type")]
     pub kind: String,
 }

@@ -23,13 +23,13 @@ pub struct LogConfig {
     pub cloudwatch_region: String,
     /// CloudWatch log group of the streams. Deprecated: use `cloudwatch-template-uri`.
     pub cloudwatch_log_group: String,
-    /// Template of the CloudWatch link; replaces region and log group.
+    /// Template of the CloudWatch link. If set, region and log group are not used.
     pub cloudwatch_template_uri: String,
     /// Adds a link to a Kubernetes dashboard.
     pub kubernetes_enabled: bool,
-    /// Base address of the Kubernetes dashboard. Deprecated: use `kubernetes-template-uri`.
+    /// Base URL of the Kubernetes dashboard. Deprecated: use `kubernetes-template-uri`.
     pub kubernetes_url: String,
-    /// Template of the Kubernetes dashboard link; replaces the base address.
+    /// Template of the link to the Kubernetes dashboard. If set, `kubernetes-url` is not used.
     pub kubernetes_template_uri: String,
     /// Adds a link to Google Cloud Logging (Stackdriver).
     pub stackdriver_enabled: bool,
@@ -38,55 +38,70 @@ pub struct LogConfig {
     /// Resource name of the logs in Google Cloud Logging. Deprecated: use `stackdriver-template-uri`.
     #[serde(rename = "stackdriver-logresourcename")]
     pub stackdriver_log_resource_name: String,
-    /// Template of the Google Cloud Logging link; replaces project and resource name.
+    /// Template of the Google Cloud Logging link. If set, project and resource name are not used.
     pub stackdriver_template_uri: String,
-    /// Links a task asks for by name (its `link_type` configuration), keyed by that name.
+    /// Links that a task requests by name in its configuration `link_type`. The key is that name.
+    #[schemars(extend("x-no-effect" = {
+        "dynamicTemplateUris": "use `templateUris`",
+        "messageFormat": "it is always JSON",
+        "name": "the key of the entry is the name"
+    }))]
     #[serde(serialize_with = "null_if_empty")]
     pub dynamic_log_links: BTreeMap<String, LogTemplate>,
-    /// Further links that every task gets.
+    /// Additional links for every task.
     #[serde(serialize_with = "null_if_empty")]
     pub templates: Vec<LogTemplate>,
-    /// Links into Azure Log Analytics.
+    /// Links to Azure Log Analytics.
+    #[schemars(extend("x-no-effect" = {
+        "dynamicTemplateUris": "not used for Azure links",
+        "hideOnceFinished": "not used for Azure links",
+        "linkType": "not used for Azure links",
+        "messageFormat": "not used for Azure links",
+        "name": "not used for Azure links",
+        "showWhilePending": "not used for Azure links"
+    }))]
     #[serde(serialize_with = "null_if_empty")]
     pub azure_log_templates: Vec<AzureLogTemplate>,
 }
 
-/// One link, written as templates over the pod's and the task's data.
+/// A log link. Its templates contain variables with data of the pod and the task, such as `{{ .podName }}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LogTemplate {
-    /// Name of the link source.
+    /// The name by which a task requests the links of `dynamicTemplateUris`.
     pub name: String,
-    /// Text of the link.
+    /// The displayed name of the link.
     pub display_name: String,
-    /// Templates of the address; one link each.
+    /// Templates of the URL. Each template gives one link.
     #[serde(serialize_with = "null_if_empty")]
     pub template_uris: Vec<String>,
-    /// Templates of the address of a dynamic link.
+    /// Templates of the URL of links that a task requests by `name`. Each template gives one link.
     #[serde(serialize_with = "null_if_empty")]
     pub dynamic_template_uris: Vec<String>,
     /// Format of the log messages: 0 unknown, 1 CSV, 2 JSON.
     pub message_format: i32,
-    /// Which data the template may use. Deprecated: has no effect any more.
+    /// Which data the templates may use.
+    #[schemars(extend("x-no-effect" = "templates may use all data"))]
     pub scheme: TemplateScheme,
-    /// Shows the link while the task is still pending.
+    /// Shows the link while the task is pending.
     pub show_while_pending: bool,
     /// Hides the link when the task has finished.
     pub hide_once_finished: bool,
-    /// `external`, `dashboard` or `ide`; other words count as `external`.
+    /// `external`, `dashboard` or `ide`. Any other value counts as `external`.
     pub link_type: String,
-    /// Address of an icon for the link.
+    /// URL of an icon for the link.
+    #[schemars(extend("x-no-effect" = "it is not sent with the link, as in Flyte's executor"))]
     pub icon_uri: String,
 }
 
-/// A link whose query part is compressed the way Azure expects.
+/// A link whose query is compressed in the form that Azure expects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AzureLogTemplate {
-    /// Everything an ordinary link has.
+    /// The keys of an ordinary link.
     #[serde(flatten)]
     pub template: LogTemplate,
-    /// The query in plain text; absent means the built-in query for the pod's logs.
+    /// The query in plain text. Not set means the built-in query for the logs of the pod.
     pub query_format: Option<String>,
 }
 

@@ -8,37 +8,40 @@ use serde::{Deserialize, Serialize};
 
 use super::schema::{self, is_default, null_if_empty};
 
-/// Where inputs, outputs and error documents are kept.
+/// The object store with the inputs, outputs and error documents of tasks.
 ///
 /// The plain default is Go's zero value, the start of an override; [`StorageConfig::standard`] is what the `storage`
 /// section starts from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StorageConfig {
-    /// Kind of store: `stow`, `s3`, `minio`, `local`, `mem` or `redis`.
+    /// Kind of store: `stow` (see `stow.kind`), `s3`, `minio`, `local` or `mem`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The object store behind type `stow`.
+    /// The object store, for type `stow`.
     pub stow: StowConfig,
-    /// The Redis server behind type `redis`.
+    /// The Redis server, for type `redis`.
+    #[schemars(extend("x-no-effect" = "the executor cannot use Redis as a store"))]
     pub redis: RedisConfig,
-    /// The bucket (container) that relative references live in.
+    /// The bucket (container) of the inputs and outputs.
     pub container: String,
     /// Allows reading and writing buckets other than `container`.
     #[serde(rename = "enable-multicontainer")]
     pub enable_multicontainer: bool,
-    /// Settings for single URL schemes (`s3`, `gs`, `abfs`, `redis`, ...), keyed by scheme. A scheme that is not listed
-    /// uses the credentials of the surroundings.
+    /// Settings for single URL schemes. The key is the scheme: `s3`, `gs`, `abfs`. A scheme that is not listed uses the
+    /// credentials of the environment, such as those of the service account.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub schemes: BTreeMap<String, SchemeConfig>,
     /// In-memory cache of small objects.
+    #[schemars(extend("x-no-effect" = "the executor does not cache stored objects"))]
     pub cache: CachingConfig,
-    /// Bounds on what is read.
+    /// Limits on what is read.
     pub limits: LimitsConfig,
     /// The HTTP client that talks to the store.
     #[serde(rename = "defaultHttpClient")]
     pub default_http_client: HttpClientConfig,
     /// Settings for signed URLs.
+    #[schemars(extend("x-no-effect" = "the executor creates no signed URLs"))]
     #[serde(rename = "signedUrl")]
     pub signed_url: SignedUrlConfig,
 }
@@ -47,10 +50,10 @@ pub struct StorageConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StowConfig {
-    /// `s3`, `google`, `azure`, `local`, `oracle` or `swift`.
+    /// `s3`, `google`, `azure` or `local`. Empty means `s3`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Settings of that kind, for example `region`, `endpoint`, `auth_type`, `access_key_id`, `secret_key`.
+    /// Settings of the store, for example `region`, `endpoint`, `auth_type`, `access_key_id`, `secret_key`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, String>,
 }
@@ -59,13 +62,14 @@ pub struct StowConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SchemeConfig {
-    /// Kind of object store; empty means the one that belongs to the scheme.
+    /// Kind of object store. Empty means the usual one for the scheme.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Settings of that kind; empty means the credentials of the surroundings.
+    /// Settings of the store. Empty means the credentials of the environment.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, String>,
-    /// The Redis server when the scheme is `redis`.
+    /// The Redis server, for the scheme `redis`.
+    #[schemars(extend("x-no-effect" = "the executor cannot use Redis as a store"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<RedisConfig>,
 }
@@ -76,9 +80,9 @@ pub struct SchemeConfig {
 pub struct RedisConfig {
     /// `host:port` of the server.
     pub addr: String,
-    /// User name, if the server wants one.
+    /// User name, if the server needs one.
     pub username: String,
-    /// Password, if the server wants one.
+    /// Password, if the server needs one.
     pub password: String,
     /// Number of the database.
     pub db: i64,
@@ -90,15 +94,15 @@ pub struct RedisConfig {
 pub struct CachingConfig {
     /// Size of the cache in megabytes; 0 switches it off.
     pub max_size_mbs: i64,
-    /// Garbage-collection target of upstream's runtime; read for compatibility and without effect here.
+    /// Garbage-collection target of the Go runtime.
     pub target_gc_percent: i64,
 }
 
-/// Bounds on what is read.
+/// Limits on what is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// Largest object that may be downloaded, in megabytes; 0 means no bound.
+    /// Size of the largest object that the executor downloads, in megabytes. 0 means no limit.
     #[serde(rename = "maxDownloadMBs")]
     pub max_download_mbs: i64,
 }
@@ -108,19 +112,26 @@ pub struct LimitsConfig {
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct HttpClientConfig {
     /// Headers added to every request.
+    #[schemars(extend("x-no-effect" = "the storage client sends no additional headers"))]
     #[serde(serialize_with = "null_if_empty")]
     pub headers: BTreeMap<String, Vec<String>>,
-    /// Time limit of one request; 0 means none.
+    /// Time limit of one request. 0 means 30s.
     #[schemars(schema_with = "schema::duration")]
     pub timeout: GoDuration,
-    /// Most idle connections in all; 0 means the client's own default.
+    /// Largest number of idle connections.
+    #[schemars(extend("x-no-effect" = "the storage client manages its connections itself"))]
     pub max_idle_conns: i64,
-    /// Most idle connections per host; 0 means the client's own default.
+    /// Largest number of idle connections per host.
+    #[schemars(extend("x-no-effect" = "the storage client manages its connections itself"))]
     pub max_idle_conns_per_host: i64,
-    /// Most connections per host; 0 means no bound.
+    /// Largest number of connections per host. 0 means no limit.
+    #[schemars(extend("x-no-effect" = "the storage client manages its connections itself"))]
     pub max_conns_per_host: i64,
-    /// How long an idle connection stays open; 0 means the client's own default.
-    #[schemars(schema_with = "schema::duration")]
+    /// How long an idle connection stays open.
+    #[schemars(
+        schema_with = "schema::duration",
+        extend("x-no-effect" = "the storage client manages its connections itself")
+    )]
     pub idle_conn_timeout: GoDuration,
 }
 

@@ -92,7 +92,6 @@ mod tests {
 
     use super::OtherFields;
 
-    use crate::K8sResource;
 
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct KettleSpec {

@@ -5,7 +5,7 @@ use aileron_machinery::config::LogConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Dask clusters.
+/// The Dask plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DaskConfig {

@@ -6,11 +6,11 @@ use aileron_machinery::config::schema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Jobs of the Kubeflow training operator.
+/// The PyTorch, TensorFlow and MPI plugins, which create jobs of the Kubeflow training operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct KubeflowConfig {
-    /// A job whose status the operator has not touched for this long has failed.
+    /// If the operator does not update the status of a new job for this long, the task fails.
     #[schemars(schema_with = "schema::duration")]
     pub timeout: GoDuration,
 }

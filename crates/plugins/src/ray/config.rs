@@ -9,17 +9,17 @@ use k8s_openapi::api::core::v1::Container;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Ray jobs.
+/// The Ray plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct RayConfig {
     /// Deletes the Ray cluster when its job has ended.
     #[serde(skip_serializing_if = "is_default")]
     pub shutdown_after_job_finishes: bool,
-    /// How many seconds after its job the Ray cluster is deleted. Needs `shutdownAfterJobFinishes`.
+    /// How many seconds after the end of its job the Ray cluster is deleted. Used only with `shutdownAfterJobFinishes`.
     #[serde(skip_serializing_if = "is_default")]
     pub ttl_seconds_after_finished: i32,
-    /// Type of the head node's service: `ClusterIP`, `NodePort` or `LoadBalancer`.
+    /// Type of the Kubernetes Service of the head node: `ClusterIP`, `NodePort` or `LoadBalancer`.
     #[serde(skip_serializing_if = "is_default")]
     pub service_type: String,
     /// How the operator submits a job: `K8sJobMode` (a submitter pod), `HTTPMode` (a request to the head node) or
@@ -29,27 +29,29 @@ pub struct RayConfig {
     /// Starts the Ray dashboard.
     #[serde(skip_serializing_if = "is_default")]
     pub include_dashboard: bool,
-    /// Address the Ray dashboard binds to.
+    /// Address that the Ray dashboard listens on.
     #[serde(skip_serializing_if = "is_default")]
     pub dashboard_host: String,
-    /// IP address of nodes without one of their own. Deprecated: use `defaults.headNode.ipAddress` and
+    /// IP address of nodes whose `ipAddress` is empty. Deprecated: use `defaults.headNode.ipAddress` and
     /// `defaults.workerNode.ipAddress`.
     #[serde(rename = "nodeIPAddress", skip_serializing_if = "is_default")]
     pub node_ip_address: String,
-    /// The cluster Ray jobs run in, when it is another one.
+    /// The cluster of Ray jobs, if it is another one.
+    #[schemars(extend("x-no-effect" = "Ray jobs always run in the cluster of the executor"))]
     pub remote_cluster_config: RemoteClusterConfig,
     /// Log links of Ray jobs.
     pub logs: LogConfig,
     /// Container added to head pods to collect job logs.
     pub logs_sidecar: Option<Box<Container>>,
     /// Link to the Ray dashboard.
+    #[schemars(extend("x-no-effect" = {"linkType": "the link is always a dashboard link"}))]
     #[serde(rename = "dashboardURLTemplate")]
     pub dashboard_url_template: Option<LogTemplate>,
-    /// What the nodes of a Ray cluster start from.
+    /// Defaults for the nodes of a Ray cluster.
     pub defaults: RayNodeDefaults,
-    /// Lets Ray report usage statistics to its makers.
+    /// Allows Ray to send usage statistics to its developers.
     pub enable_usage_stats: bool,
-    /// Service account of tasks that name none.
+    /// Kubernetes service account of tasks that do not name one.
     pub service_account: String,
 }
 
@@ -81,7 +83,7 @@ pub struct RemoteClusterAuth {
     pub ca_cert_path: String,
 }
 
-/// What the nodes of a Ray cluster start from.
+/// Defaults for the nodes of a Ray cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct RayNodeDefaults {
@@ -91,14 +93,14 @@ pub struct RayNodeDefaults {
     pub worker_node: RayNodeConfig,
 }
 
-/// What one kind of Ray node starts from.
+/// Defaults for one kind of Ray node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct RayNodeConfig {
     /// Parameters of `ray start`. Setting this replaces the default parameters.
     #[serde(skip_serializing_if = "is_default")]
     pub start_parameters: BTreeMap<String, String>,
-    /// IP address the node announces; may name an environment variable such as `$MY_POD_IP`.
+    /// IP address that the node announces. It may be an environment variable such as `$MY_POD_IP`.
     #[serde(skip_serializing_if = "is_default")]
     pub ip_address: String,
 }

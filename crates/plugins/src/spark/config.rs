@@ -9,26 +9,29 @@ use aileron_machinery::config::schema::{self, null_if_empty};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Spark applications.
+/// The Spark plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SparkConfig {
-    /// Spark settings for every application; the task's own settings win. Write a list of one-entry maps to keep the
-    /// letter case of names.
+    /// Spark settings for every application. The settings of the task win. Write a list of maps with one entry each to
+    /// keep the letter case of names.
     #[serde(serialize_with = "null_if_empty")]
     pub spark_config_default: BTreeMap<String, String>,
-    /// Address of the Spark history server; when set, finished applications link to it.
+    /// URL of the Spark history server. If set, finished applications get a link to it.
     pub spark_history_server_url: String,
-    /// Named bundles of Spark settings that a task can ask for.
+    /// Named groups of Spark settings that a task can request.
     #[serde(serialize_with = "null_if_empty")]
     pub features: Vec<SparkFeature>,
     /// Log links of Spark applications.
     pub logs: SparkLogConfig,
-    /// Hands the whole pod to the Spark operator as pod templates when its CRD knows them. Switch off to go back to the
-    /// single fields.
+    /// Passes the complete pods to the Spark operator as pod templates, if the CRD of SparkApplications supports them.
+    /// With `false`, or without that support, only the fields of the SparkApplication are set.
     pub enable_pod_template: bool,
-    /// Time limit of the one look at the CRD that finds out whether it knows pod templates.
-    #[schemars(schema_with = "schema::duration")]
+    /// Time limit for reading the CRD of SparkApplications to find out whether it supports pod templates.
+    #[schemars(
+        schema_with = "schema::duration",
+        extend("x-no-effect" = "the executor watches the CRD, so nothing waits for it")
+    )]
     pub pod_template_detection_timeout: GoDuration,
 }
 
@@ -36,13 +39,13 @@ impl PluginSection for SparkConfig {
     const KEY: &'static str = "spark";
 }
 
-/// A named bundle of Spark settings.
+/// A named group of Spark settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SparkFeature {
-    /// The name a task asks for.
+    /// The name by which a task requests the group.
     pub name: String,
-    /// The Spark settings of the bundle.
+    /// The Spark settings of the group.
     #[serde(serialize_with = "null_if_empty")]
     pub spark_config: BTreeMap<String, String>,
 }
@@ -51,11 +54,11 @@ pub struct SparkFeature {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SparkLogConfig {
-    /// Links to the driver's logs, user and system together.
+    /// Links to the logs of the driver, both user and system logs.
     pub mixed: LogConfig,
-    /// Links to the driver's user logs.
+    /// Links to the user logs of the driver.
     pub user: LogConfig,
-    /// Links to Spark's own logs.
+    /// Links to the system logs of Spark.
     pub system: LogConfig,
     /// Links to the user logs of driver and executors together.
     pub all_user: LogConfig,

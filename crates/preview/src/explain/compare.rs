@@ -1,4 +1,4 @@
-//! Two versions of a document side by side: which item of a list became which, and what changed.
+//! Compares two versions of a document: which item of a list became which, and which fields changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,16 +6,17 @@ use serde_json::Value;
 
 use super::path::{FieldPath, leaves};
 
-/// How items of two lists of the same length are told to be the same.
+/// How the items of two lists are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
-    /// By name first: a step of building may add, reorder and replace items.
+    /// By their `name` first, because a step of building may add, reorder and replace items.
     Names,
-    /// By place first: the same steps ran on nearly the same values, so a name that differs is a change of the name.
+    /// By their index if the lists have the same length. The same steps ran on almost the same values, so a different
+    /// name means that the name was changed.
     Places,
 }
 
-/// For each item after, which item before it was.
+/// For each item of `after`, the index of the same item in `before`.
 pub fn matched(before: &[Value], after: &[Value], matching: Matching) -> Vec<Option<usize>> {
     let same_length = before.len() == after.len();
     if same_length && matching == Matching::Places {
@@ -26,7 +27,7 @@ pub fn matched(before: &[Value], after: &[Value], matching: Matching) -> Vec<Opt
     }
     let mut found = equal_items(before, after);
     if same_length {
-        // What is left on both sides at the same place was changed there.
+        // Unmatched items at the same index are the same item with changes.
         let taken: BTreeSet<_> = found.iter().flatten().copied().collect();
         for (place, item) in found.iter_mut().enumerate() {
             if item.is_none() && !taken.contains(&place) {
@@ -37,7 +38,7 @@ pub fn matched(before: &[Value], after: &[Value], matching: Matching) -> Vec<Opt
     found
 }
 
-/// The leaves of `before` that are not the same in `after`, and what is there instead, if anything.
+/// The leaves of `before` that differ in `after`, with the new value, or `None` if the field is missing in `after`.
 pub fn changes(before: &Value, after: &Value) -> BTreeMap<FieldPath, Option<Value>> {
     let mut found = BTreeMap::new();
     compare(&FieldPath::default(), before, after, &mut found);
@@ -87,13 +88,13 @@ fn gone(path: &FieldPath, value: &Value, found: &mut BTreeMap<FieldPath, Option<
     }
 }
 
-/// The names of all items, if all have one and no two the same.
+/// The names of all items, if every item has a name and the names are unique.
 fn names(items: &[Value]) -> Option<Vec<&str>> {
     let names: Option<Vec<_>> = items.iter().map(|item| item.get("name").and_then(Value::as_str)).collect();
     names.filter(|names| names.iter().collect::<BTreeSet<_>>().len() == names.len())
 }
 
-/// Items that did not change, each used once, in the order of their first appearance.
+/// Matches equal items. Each item of `before` is matched at most once, the first one first.
 fn equal_items(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     let mut free: Vec<bool> = vec![true; before.len()];
     let mut take = |item: &Value| {

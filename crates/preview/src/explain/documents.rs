@@ -1,4 +1,4 @@
-//! What an object depends on, as documents whose fields can be changed one by one.
+//! Everything that an object depends on, as JSON documents whose fields can be changed one by one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,14 +19,14 @@ pub enum Source {
         /// The field.
         field: String,
     },
-    /// The action around it: the run's own decisions, and its names.
+    /// The TaskAction: names, and settings of the run.
     Action {
         /// The field.
         field: String,
     },
     /// A pod template.
     PodTemplate {
-        /// Its name, after its namespace if it has one.
+        /// Its name, as `namespace/name` if it has a namespace.
         name: String,
         /// The field.
         field: String,
@@ -35,7 +35,7 @@ pub enum Source {
     Config {
         /// The key.
         key: String,
-        /// File and line, variable, flag, or default.
+        /// File and line, environment variable, flag, or default.
         origin: String,
     },
     /// The inputs.
@@ -43,7 +43,7 @@ pub enum Source {
         /// The field.
         field: String,
     },
-    /// The executor's own environment.
+    /// The environment of the executor.
     Environment {
         /// The variable.
         name: String,
@@ -61,17 +61,17 @@ pub(super) enum Document {
     Environment,
 }
 
-/// Which configuration keys there are, and who set them.
+/// The configuration keys, and the origin of each value.
 pub(super) struct Origins {
     by_key: BTreeMap<String, String>,
     defaults: Value,
 }
 
-/// What origins call a value that nobody set.
+/// The origin of a value that no source has set.
 const DEFAULT: &str = "default";
 
 impl Document {
-    /// The documents of a task, those nearest to the user first.
+    /// The documents of a task. Those that users edit most often are first.
     pub fn all(offline: &Offline) -> Vec<Self> {
         let templates = (0..offline.pod_templates.len()).map(Self::PodTemplate);
         let mut all = vec![Self::Task, Self::Action];
@@ -80,7 +80,7 @@ impl Document {
         all
     }
 
-    /// The document; empty if there is none.
+    /// The document as JSON. Empty if there is none.
     pub fn read(self, offline: &Offline) -> Value {
         let value = match self {
             Self::Task => message_to_json(&offline.template).ok(),
@@ -99,7 +99,7 @@ impl Document {
         without_nulls(value.unwrap_or_default())
     }
 
-    /// The same task with this document in another version, if it can be read.
+    /// The same task with this document replaced. `None` if the new document is not valid.
     pub fn write(self, offline: &Offline, document: Value) -> Option<Offline> {
         let mut other = offline.clone();
         match self {
@@ -122,7 +122,7 @@ impl Document {
         Some(other)
     }
 
-    /// What a field of this document is called.
+    /// The description of a field of this document.
     pub fn source(self, path: &FieldPath, offline: &Offline, origins: &Origins) -> Source {
         let field = path.to_string();
         match self {
@@ -157,12 +157,12 @@ impl Origins {
         }
     }
 
-    /// True if nobody set the value.
+    /// True if no source has set the value.
     pub fn is_default(&self, path: &FieldPath) -> bool {
         self.of(path).is_none_or(|(_, origin)| origin == DEFAULT)
     }
 
-    /// The document as if the key that the field belongs to had not been set.
+    /// Resets the configuration key that contains the field to its default.
     pub fn reset(&self, document: &mut Value, path: &FieldPath) {
         let length = (1..=path.segments().len()).find(|length| self.by_key.contains_key(&dotted(path, *length)));
         let key = path.prefix(length.unwrap_or_else(|| path.segments().len()));
@@ -172,7 +172,7 @@ impl Origins {
         }
     }
 
-    /// The key that a field belongs to, and where it was set.
+    /// The configuration key that contains a field, and its origin.
     fn of(&self, path: &FieldPath) -> Option<(&str, &str)> {
         let found = (1..=path.segments().len()).find_map(|length| self.by_key.get_key_value(&dotted(path, length)));
         found.map(|(key, origin)| (key.as_str(), origin.as_str()))
@@ -180,7 +180,7 @@ impl Origins {
 }
 
 impl Source {
-    /// The source, for other programs.
+    /// The source as JSON, for other programs.
     pub(super) fn to_json(&self) -> Value {
         match self {
             Self::Task { field } => json!({"kind": "task", "field": field}),
@@ -214,7 +214,7 @@ fn dotted(path: &FieldPath, length: usize) -> String {
     path.segments().iter().take(length).map(key).collect::<Vec<_>>().join(".")
 }
 
-/// Objects say what they are in every version alike, so that is no field to ask about.
+/// Removes `apiVersion` and `kind`. They are always the same, so they need no explanation.
 fn without_type(document: Option<Value>) -> Option<Value> {
     let mut document = document?;
     if let Value::Object(fields) = &mut document {
@@ -232,7 +232,7 @@ fn with_type(mut document: Value, api_version: &str, kind: &str) -> Value {
     document
 }
 
-/// Nothing set is told by absence, and types fill in their own default.
+/// Removes nulls from objects. A key that is not set must be absent for serde to use the default of its type.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -1,8 +1,8 @@
-//! Which field of which document decides about which field of the object.
+//! Finds which fields of the documents influence which fields of the object.
 //!
-//! Nothing is written down while an object is built. Instead each value of each document is changed, and taken away,
-//! and the object is built anew: what is different then depends on that value. This is exact, works for every plugin,
-//! and costs the executor nothing.
+//! Building an object records nothing. Instead, each value of each document is changed and removed, and the object is
+//! built again: the fields that differ then depend on that value. This is exact, works for every plugin, and needs no
+//! code in the executor.
 
 use std::collections::BTreeMap;
 
@@ -14,40 +14,40 @@ use super::path::{FieldPath, Segment, leaves};
 use super::trace::is_empty;
 use crate::render::{Offline, Rendered};
 
-/// What is put behind a text to make it another; a letter that names, paths and labels may end with.
+/// Appended to a text to change it. Names, paths and labels may end with this letter, so the changed text stays valid.
 const MARK: char = 'x';
 
-/// How a value decides about a field, the most telling first.
+/// How a value influences a field, the strongest influence first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Effect {
-    /// The field holds the value.
+    /// The field contains the value.
     Holds,
-    /// Nothing can be built without the value, and the field is equal to it.
+    /// The object cannot be built with another value or without the value, and the field is equal to the value.
     Equals,
-    /// The field would be another, or missing.
+    /// With another value, the field would differ or be missing.
     Decides,
 }
 
-/// One value of one document, and the fields it decides about.
+/// One value of one document, and the fields that it influences.
 pub(super) struct Influence {
     pub source: Source,
     pub effects: BTreeMap<FieldPath, Effect>,
-    /// What would stand in those fields without the value.
+    /// The values of those fields if the value were not set.
     pub otherwise: BTreeMap<FieldPath, Lost>,
 }
 
-/// A value that does not stand, because another layer or another source had the say.
+/// A value that is not in the object, because another layer or source has overwritten it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lost {
-    /// The layer that set it, or would have.
+    /// The layer that set the value, or would have set it.
     pub layer: String,
     /// The value.
     pub value: Value,
-    /// Where the value comes from, if that can be told.
+    /// Where the value comes from, if that is known.
     pub source: Option<Source>,
 }
 
-/// All values that decide about anything in the object.
+/// All values that influence a field of the object.
 pub(super) fn influences(offline: &Offline, rendered: &Rendered, origins: &Origins) -> Vec<Influence> {
     let mut found = Vec::new();
     for document in Document::all(offline) {
@@ -89,7 +89,7 @@ impl Experiment<'_> {
         }
         let removed = if is_default { None } else { self.removed(path) };
         if let Some((without, object)) = &removed {
-            // Without an item all after it move up, which looks like a change of each.
+            // If an item of a list is removed, all later items move, which looks like a change of each of them.
             let moves_others = changed.is_some() && matches!(path.segments().last(), Some(Segment::Index(_)));
             for (field, now) in changes(&self.rendered.object, object) {
                 if now.is_some() && effects.get(&field) == Some(&Effect::Holds) {
@@ -110,7 +110,7 @@ impl Experiment<'_> {
         }
     }
 
-    /// The object with another value there.
+    /// The object with another value at this path.
     fn changed(&self, path: &FieldPath, other: &Value) -> Option<Value> {
         let mut document = self.whole.clone();
         path.set(&mut document, other.clone());
@@ -118,15 +118,15 @@ impl Experiment<'_> {
         self.comparable(&offline)
     }
 
-    /// The object of another version of the task. If another plugin makes it, it is another object altogether, and
-    /// nothing follows for the fields of this one.
+    /// The object of a changed task. If the change leads to another plugin, its object cannot be compared field by
+    /// field, so the unchanged object is returned.
     fn comparable(&self, offline: &Offline) -> Option<Value> {
         let other = offline.render().ok()?;
         Some(if other.plugin == self.rendered.plugin { other.object } else { self.rendered.object.clone() })
     }
 
-    /// The task and its object with no value there. A key of the configuration falls back to its default; a part that
-    /// an item of a list cannot be without is taken away with the item.
+    /// The task and its object without the value at this path. A configuration key is reset to its default. If an item
+    /// of a list is not valid without the value, the whole item is removed.
     fn removed(&self, path: &FieldPath) -> Option<(Offline, Value)> {
         let built = |document: Value| {
             let offline = self.document.write(self.offline, document)?;
@@ -147,11 +147,11 @@ impl Experiment<'_> {
         })
     }
 
-    /// The layers and sources of what stands in fields of another version.
+    /// The layers and sources of these fields in a changed task.
     fn lost(&self, fields: &BTreeMap<FieldPath, &Offline>) -> BTreeMap<FieldPath, Lost> {
         let Some(without) = fields.values().next() else { return BTreeMap::new() };
         let Ok((rendered, traced)) = super::traced(without) else { return BTreeMap::new() };
-        // An empty text or list that stood there is nobody's value.
+        // An empty text or list is not a value that a layer or user has set.
         let wanted =
             traced.into_iter().filter(|traced| fields.contains_key(&traced.path) && !is_empty(&traced.won.value));
         let lost = wanted.map(|traced| {
@@ -162,7 +162,7 @@ impl Experiment<'_> {
     }
 }
 
-/// The value of some document that the field holds, among those that are equal to it.
+/// The place in the documents that the value of a field comes from, among all places with an equal value.
 fn holder(
     offline: &Offline,
     rendered: &Rendered,
@@ -184,14 +184,14 @@ fn holder(
     })
 }
 
-/// Values in place of this one, the most likely to be accepted first.
+/// Other values to try instead of this one. Values that are most likely valid are first.
 fn alternatives(value: &Value) -> Vec<Value> {
     match value {
         Value::Bool(value) => vec![json!(!value)],
         Value::Number(number) => number.as_i64().map(|number| json!(number.saturating_add(1))).into_iter().collect(),
         Value::String(text) => {
             let longer = json!(format!("{text}{MARK}"));
-            // Quantities, durations and numbers in texts stay what they are.
+            // A quantity, duration or number must stay valid, so only its first digit is changed.
             let begins_with_digit = text.starts_with(|first: char| first.is_ascii_digit());
             let other = begins_with_digit.then(|| json!(other_digit(text)));
             other.into_iter().chain([longer]).collect()
@@ -200,14 +200,14 @@ fn alternatives(value: &Value) -> Vec<Value> {
     }
 }
 
-/// The text with another first digit, not 0.
+/// The text with another first digit that is not 0.
 fn other_digit(text: &str) -> String {
     let (first, rest) = text.split_at(1);
     let digit = first.parse::<u8>().unwrap_or_default();
     format!("{}{rest}", digit % 9 + 1)
 }
 
-/// The field holds the changed value, whole or inside a longer text, or shows the same change.
+/// True if the field contains the changed value, or if the same letter was added to it.
 fn is_held(value: &Value, before: &Value, now: &Value) -> bool {
     match (value, now) {
         (Value::String(value), Value::String(now)) => {
@@ -219,14 +219,14 @@ fn is_held(value: &Value, before: &Value, now: &Value) -> bool {
     }
 }
 
-/// The text after is the one before with the mark somewhere in it.
+/// True if `after` is `before` with [`MARK`] inserted at one place.
 fn is_longer_by_mark(before: &str, after: &str) -> bool {
     let common: usize =
         before.chars().zip(after.chars()).take_while(|(old, new)| old == new).map(|(old, _)| old.len_utf8()).sum();
     after[common..].strip_prefix(MARK) == Some(&before[common..])
 }
 
-/// Values that mean "not set" where nobody set them.
+/// True for values that mean "not set" if they are defaults.
 fn is_off(value: &Value) -> bool {
     is_empty(value) || *value == json!(false) || value.as_f64() == Some(0.0)
 }

@@ -1,30 +1,30 @@
-//! Where a field is inside a document.
+//! The path of a field inside a JSON document.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// One step down.
+/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Segment {
-    /// Into an object.
+    /// A key of an object.
     Key(String),
-    /// Into a list.
+    /// An index of a list.
     Index(usize),
 }
 
-/// The way from the root of a document to a field.
+/// The path from the root of a document to a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldPath(Vec<Segment>);
 
 impl FieldPath {
-    /// The field of an object here.
+    /// The path of a field of the object at this path.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         self.then(Segment::Key(key.to_owned()))
     }
 
-    /// The item of a list here.
+    /// The path of an item of the list at this path.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         self.then(Segment::Index(index))
@@ -37,23 +37,23 @@ impl FieldPath {
         Self(segments)
     }
 
-    /// The steps.
+    /// The steps of the path.
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }
 
-    /// The way to a field further up.
+    /// The first `length` steps of the path.
     #[must_use]
     pub fn prefix(&self, length: usize) -> Self {
         Self(self.0.iter().take(length).cloned().collect())
     }
 
-    /// True if the field is the named one or inside it. The name is written as paths are shown.
+    /// True if the path is equal to `name` or below it. `name` has the format in which paths are displayed.
     pub fn is_within(&self, name: &str) -> bool {
         (0..=self.0.len()).any(|length| self.prefix(length).to_string() == name)
     }
 
-    /// What is there.
+    /// The value at this path.
     pub fn get<'a>(&self, document: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(document, |value, segment| match segment {
             Segment::Key(key) => value.get(key),
@@ -61,7 +61,7 @@ impl FieldPath {
         })
     }
 
-    /// Puts a value there, and whatever objects and lists are missing on the way.
+    /// Sets the value at this path. Missing objects and lists are created.
     pub fn set(&self, document: &mut Value, value: Value) {
         let place = self.0.iter().fold(document, |place, segment| match segment {
             Segment::Key(key) => {
@@ -85,7 +85,7 @@ impl FieldPath {
         *place = value;
     }
 
-    /// Takes away what is there.
+    /// Removes the value at this path.
     pub fn remove(&self, document: &mut Value) {
         let Some((last, parents)) = self.0.split_last() else { return };
         let parent = parents.iter().try_fold(document, |value, segment| match segment {
@@ -118,7 +118,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// Every field of a document that holds no other: single values, and objects and lists without content.
+/// All leaves of a document: single values, empty objects and empty lists.
 pub fn leaves(document: &Value) -> Vec<(FieldPath, &Value)> {
     let mut found = Vec::new();
     collect(FieldPath::default(), document, &mut found);

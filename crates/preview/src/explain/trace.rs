@@ -1,4 +1,4 @@
-//! The history of every field: which layer set it to what.
+//! Records the history of every field: which layer set it to which value.
 
 use serde_json::Value;
 
@@ -10,29 +10,29 @@ use super::path::FieldPath;
 pub struct Step {
     /// Name of the layer.
     pub layer: String,
-    /// What it set the field to.
+    /// The value that it set.
     pub value: Value,
 }
 
 /// A field and the layers that set it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traced {
-    /// Where it is in the finished object.
+    /// The path in the finished object.
     pub path: FieldPath,
-    /// The layer whose value stands.
+    /// The last layer that changed the value.
     pub won: Step,
-    /// The layers before it, the first one first.
+    /// The layers whose values were overwritten, the first one first.
     pub lost: Vec<Step>,
 }
 
-/// An object in the making, with the history of its fields.
+/// An object that is being built, with the history of its fields.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     object: Value,
     history: Option<History>,
 }
 
-/// A tree of the same form as the object.
+/// A tree with the same structure as the object.
 #[derive(Clone, Debug)]
 enum History {
     Leaf { won: Step, lost: Vec<Step> },
@@ -41,14 +41,14 @@ enum History {
 }
 
 impl Trace {
-    /// Takes in the object as it is after a layer.
+    /// Records the object after a layer.
     pub fn follow(&mut self, layer: &str, object: Value) {
         let before = self.history.take();
         self.history = Some(continued(before, &self.object, &object, layer));
         self.object = object;
     }
 
-    /// Every field of the finished object.
+    /// All fields of the finished object.
     pub fn fields(self) -> Vec<Traced> {
         let mut found = Vec::new();
         if let Some(history) = self.history {
@@ -92,7 +92,7 @@ fn continued(history: Option<History>, before: &Value, after: &Value, layer: &st
             let now = Step { layer: layer.to_owned(), value: leaf.clone() };
             match history {
                 Some(History::Leaf { won, lost }) if won.value == *leaf => History::Leaf { won, lost },
-                // An empty place that is filled was nobody's decision.
+                // An empty value that a later layer fills was not set on purpose.
                 Some(History::Leaf { won, mut lost }) if !is_empty(&won.value) => {
                     lost.push(won);
                     History::Leaf { won: now, lost }
@@ -115,7 +115,7 @@ fn flatten(history: History, path: &FieldPath, found: &mut Vec<Traced>) {
     }
 }
 
-/// Nothing that anybody would have set.
+/// True for null and for an empty text, list or object.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,4 +1,4 @@
-//! Values that people write, as literals of a declared type.
+//! Converts values that users write to literals of a declared type.
 
 use aileron_idl::flyteidl2::core::literal::Value as LiteralValue;
 use aileron_idl::flyteidl2::core::literal_type::Type;
@@ -16,29 +16,29 @@ use serde_json::Value;
 
 use super::type_name;
 
-/// A value that is not of its type.
+/// A value that does not have its declared type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}{separator}must be {expected}, such as {example}; found {found}", separator = if .place.is_empty() { "" } else { ": " })]
 pub struct ValueError {
-    /// Where inside the value; empty for the value itself.
+    /// The place inside the value, such as `[2].name`. Empty for the value itself.
     pub place: String,
     /// Name of the type.
     pub expected: String,
-    /// A value that would do.
+    /// A valid value.
     pub example: String,
-    /// What was there, shortened.
+    /// The invalid value, shortened.
     pub found: String,
 }
 
-/// Longest piece of a wrong value that is repeated.
+/// How many characters of an invalid value an error message shows.
 const SHOWN_LENGTH: usize = 60;
 const NANOS: i64 = 1_000_000_000;
 
-/// A literal from what somebody typed: texts as they are, numbers and booleans by their words, lists, maps and free
-/// values as JSON.
+/// The literal for a text from the command line. Strings are taken unchanged, numbers and booleans are parsed, and
+/// lists, maps and structs must be JSON.
 ///
 /// # Errors
-/// When the text is no value of the type.
+/// The text is not a value of the type.
 pub fn from_text(kind: &LiteralType, text: &str) -> Result<Literal, ValueError> {
     let wrong = || misfit(kind, text.to_owned());
     match &kind.r#type {
@@ -63,10 +63,10 @@ pub fn from_text(kind: &LiteralType, text: &str) -> Result<Literal, ValueError> 
     }
 }
 
-/// A literal from a value of a document.
+/// The literal for a value of a document.
 ///
 /// # Errors
-/// When the value is not of the type.
+/// The value does not have the type.
 pub fn from_json(kind: &LiteralType, value: &Value) -> Result<Literal, ValueError> {
     let wrong = || misfit(kind, value.to_string());
     match &kind.r#type {
@@ -99,7 +99,7 @@ pub fn from_json(kind: &LiteralType, value: &Value) -> Result<Literal, ValueErro
             let fitting = union.variants.iter().find_map(|variant| Some((variant, from_json(variant, value).ok()?)));
             fitting.map(|(variant, literal)| in_union(variant, literal)).ok_or_else(wrong)
         }
-        // Nothing that a person could write down.
+        // There is no text form for these types.
         Some(Type::Schema(_) | Type::StructuredDatasetType(_)) | None => Err(wrong()),
     }
 }
@@ -126,7 +126,7 @@ fn simple_value(kind: SimpleType, value: &Value) -> Option<Literal> {
     })
 }
 
-/// A point in time; without a zone it is UTC.
+/// A point in time. Without a time zone it is UTC.
 fn datetime(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     let in_utc = |time: DateTime| time.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp());

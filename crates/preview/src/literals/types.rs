@@ -1,12 +1,12 @@
-//! Names of types: `int`, `list<string>`, `map<float>`.
+//! Converts between literal types and their names in task files: `int`, `list<string>`, `map<float>`.
 
-use aileron_config::suggest::nearest;
+use aileron_config::nearest;
 use aileron_idl::flyteidl2::core::{BlobType, LiteralType, SimpleType, blob_type, literal_type};
 
-/// A name that is no type.
+/// A text that is not the name of a type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TypeError {
-    /// Nobody knows it.
+    /// There is no type with this name.
     #[error("{name:?} is not a type; {remedy}")]
     Unknown {
         /// The name.
@@ -14,12 +14,12 @@ pub enum TypeError {
         /// What to write instead.
         remedy: String,
     },
-    /// Lists of lists of lists.
+    /// Lists and maps are nested too deeply.
     #[error("lists and maps are nested too deeply; use `json` for such values")]
     Depth,
 }
 
-/// The types that have a single word.
+/// The simple types and their names.
 const SIMPLE: [(&str, SimpleType); 7] = [
     ("string", SimpleType::String),
     ("int", SimpleType::Integer),
@@ -34,13 +34,13 @@ const DIRECTORY: &str = "directory";
 const LIST: &str = "list";
 const MAP: &str = "map";
 
-/// Nobody nests values deeper by hand.
+/// Limits the recursion. Types that users write by hand are not nested deeper than this.
 const MAX_DEPTH: usize = 8;
 
-/// The type that a name stands for.
+/// The type with this name.
 ///
 /// # Errors
-/// When it stands for none; the message says what there is.
+/// There is no such type. The message lists the types.
 pub fn parse_type(name: &str) -> Result<LiteralType, TypeError> {
     parse(name, 0)
 }
@@ -75,7 +75,7 @@ const MULTIPART: blob_type::BlobDimensionality = blob_type::BlobDimensionality::
 
 fn remedy(name: &str) -> String {
     let words = || SIMPLE.iter().map(|(word, _)| *word).chain([FILE, DIRECTORY]);
-    // What other languages call them.
+    // Names of these types in other languages.
     let meant = match name {
         "str" | "text" => Some("string"),
         "integer" => Some("int"),
@@ -93,7 +93,7 @@ fn remedy(name: &str) -> String {
     }
 }
 
-/// The name of a type, for people.
+/// The name of a type for messages.
 pub fn type_name(kind: &LiteralType) -> String {
     use literal_type::Type;
     match &kind.r#type {

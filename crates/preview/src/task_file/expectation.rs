@@ -1,11 +1,11 @@
-//! `expect`: how a task is expected to come out.
+//! The key `expect`: the expected result of a task, and how it differs from the observed one.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use aileron_action::TaskActionStatus;
 use aileron_action::conditions::{condition, reason};
-use aileron_config::suggest::nearest;
+use aileron_config::nearest;
 use aileron_idl::flyteidl2::core::LiteralMap;
 use aileron_machinery::PendingReason;
 use serde_json::Value;
@@ -13,50 +13,50 @@ use serde_json::Value;
 use super::fields::{Field, Report};
 use crate::literals::{Declared, from_json, map_to_json, to_json};
 
-/// Where an action stands, in one word.
+/// The state of an action in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Nothing has been started.
+    /// No object has been created.
     Queued,
-    /// It cannot be started now, for want of room. As an expectation: it has not begun to run.
+    /// The action waits, for example for quota. As an expectation it means: the task does not run yet.
     Waiting,
-    /// Being prepared.
+    /// Kubernetes or the operator prepares the task.
     Initializing,
-    /// Runs.
+    /// The task runs.
     Running,
-    /// Ended well.
+    /// The task succeeded.
     Succeeded,
-    /// Ended badly.
+    /// The task failed.
     Failed,
-    /// Ended because it took too long.
+    /// The task exceeded a time limit.
     TimedOut,
-    /// Stopped on request.
+    /// A user aborted the task.
     Aborted,
 }
 
-/// How a task is expected to come out; what is not said does not matter.
+/// The expected result of a task. Fields without a value are not compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
-    /// The phase. One that is no end is reached when the action stays in it.
+    /// The phase. A phase in which the action has not ended counts as reached when the action stays in it.
     pub phase: Phase,
     /// What the action waits for.
     pub pending: Option<PendingReason>,
     /// The number of attempts.
     pub attempts: Option<u32>,
-    /// Part of the reason or of the message that the action shows.
+    /// A part of the reason or message in the status of the action.
     pub reason: Option<String>,
-    /// Part of the error.
+    /// A part of the error message.
     pub error: Option<String>,
     /// Values of outputs, as plain JSON.
     pub outputs: BTreeMap<String, Value>,
 }
 
-/// How it came out.
+/// The observed result of a task.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The phase.
     pub phase: Phase,
-    /// Code of what the action waits for; empty if nothing is known.
+    /// Code of the reason why the action waits. Empty if it does not wait or the reason is unknown.
     pub pending: &'a str,
     /// The number of attempts.
     pub attempts: u32,
@@ -79,7 +79,7 @@ const PHASES: [(&str, Phase); 8] = [
     ("aborted", Phase::Aborted),
 ];
 
-/// The plugin phase of an object that the cluster has no room for.
+/// The plugin phase of a task that waits, for example for quota.
 const WAITING_PHASE: &str = "WaitingForResources";
 
 pub(super) fn expectation(field: &Field<'_>, outputs: &[Declared<'_>], report: &Report) -> Option<Expectation> {
@@ -89,7 +89,7 @@ pub(super) fn expectation(field: &Field<'_>, outputs: &[Declared<'_>], report: &
     let waits = group.get("pending");
     let pending = waits.as_ref().and_then(|field| pending(field, report));
     let phase = match (group.get("phase"), &waits) {
-        // Whoever waits for something is waiting.
+        // `pending` alone implies the phase `waiting`.
         (None, Some(_)) => Some(Phase::Waiting),
         _ => group.require("phase", "say for example `phase: succeeded`", report).and_then(|f| phase(&f, report)),
     };
@@ -102,7 +102,7 @@ pub(super) fn expectation(field: &Field<'_>, outputs: &[Declared<'_>], report: &
         match outputs.iter().find(|(declared, _)| *declared == name) {
             None => field.complain("the task declares no such output", report),
             Some((_, kind)) => match from_json(kind, &field.json()) {
-                // Through a literal and back, so that equal values are written alike.
+                // Converted to a literal and back, so that equal values have the same JSON.
                 Ok(literal) => _ = expected.insert(name, to_json(&literal)),
                 Err(error) => field.complain(error.to_string(), report),
             },
@@ -147,19 +147,19 @@ fn pending(field: &Field<'_>, report: &Report) -> Option<PendingReason> {
 }
 
 impl Phase {
-    /// True if nothing follows.
+    /// True if the action has ended.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::TimedOut | Self::Aborted)
     }
 
-    /// Whether an expectation of this phase is met by another.
+    /// Whether the observed phase meets an expectation of this phase.
     fn admits(self, found: Self) -> bool {
-        // Which of the three a waiting task shows depends on what it waits for.
+        // A waiting task is in one of these three phases, depending on what it waits for.
         let is_before_start = matches!(found, Self::Queued | Self::Waiting | Self::Initializing);
         self == found || (self == Self::Waiting && is_before_start)
     }
 
-    /// The phase that a status shows. An action that is gone without an end was aborted, which no status can show.
+    /// The phase of a status. An action that is deleted before it has ended was aborted, but then there is no status.
     pub fn of(status: &TaskActionStatus) -> Self {
         let is = |kind: &str| {
             status.conditions.iter().find(|condition| condition.type_ == kind && condition.status == "True")
@@ -193,7 +193,7 @@ impl fmt::Display for Phase {
 }
 
 impl Expectation {
-    /// What came out differently, one sentence each; empty if all is as expected.
+    /// The differences between expectation and observation, one sentence each. Empty if there are none.
     pub fn differences(&self, observed: &Observed<'_>) -> Vec<String> {
         let mut differences = Vec::new();
         if !self.phase.admits(observed.phase) {

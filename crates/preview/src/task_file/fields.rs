@@ -1,18 +1,18 @@
-//! Fields of a document, taken out by name and type; whatever does not fit is noted with its line, and reading goes on.
+//! Reads fields of a document by name and type. A mistake is added to a report with its line, and reading continues.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use aileron_config::node::{Data, Entry, Node};
-use aileron_config::suggest::nearest;
+use aileron_config::document::{Data, Entry, Node};
+use aileron_config::nearest;
 use aileron_kubekit::duration::GoDuration;
 use serde_json::Value;
 
 use super::TaskFileError;
 
-/// What was found wrong so far.
+/// The mistakes that were found so far.
 #[derive(Debug, Default)]
 pub(super) struct Report(RefCell<Vec<TaskFileError>>);
 
@@ -24,7 +24,7 @@ pub(super) struct Group<'a> {
     entries: &'a [Entry],
 }
 
-/// A value, and where it is.
+/// A value and its place in the document.
 #[derive(Clone, Debug)]
 pub(super) struct Field<'a> {
     pub path: String,
@@ -37,7 +37,7 @@ impl Report {
         self.0.borrow_mut().push(TaskFileError::new(line, field, problem));
     }
 
-    /// In the order of the file, which is the order in which they are mended.
+    /// All mistakes in the order of their lines.
     pub fn into_errors(self) -> Vec<TaskFileError> {
         let mut errors = self.0.into_inner();
         errors.sort_by_key(|error| error.line);
@@ -46,7 +46,7 @@ impl Report {
 }
 
 impl<'a> Group<'a> {
-    /// The fields of a map; keys that are not known are noted.
+    /// The fields of a map. Unknown keys are added to the report.
     pub fn open(node: &'a Node, path: &str, known: &[&str], report: &Report) -> Option<Self> {
         let Data::Map(entries) = &node.data else {
             report.add(node.line, path, format!("must be a map of fields, found {}", node.describe()));
@@ -62,13 +62,13 @@ impl<'a> Group<'a> {
         Some(Self { path: path.to_owned(), line: node.line, entries })
     }
 
-    /// A field; one without a value counts as absent.
+    /// A field. A field without a value counts as missing.
     pub fn get(&self, key: &str) -> Option<Field<'a>> {
         let entry = self.entries.iter().find(|entry| entry.key == key && entry.value.data != Data::Null)?;
         Some(Field { path: below(&self.path, key), line: entry.line, node: &entry.value })
     }
 
-    /// A field that must be there.
+    /// A required field. If it is missing, that is added to the report.
     pub fn require(&self, key: &str, remedy: &str, report: &Report) -> Option<Field<'a>> {
         let found = self.get(key);
         if found.is_none() {
@@ -77,7 +77,7 @@ impl<'a> Group<'a> {
         found
     }
 
-    /// A text, empty if there is none.
+    /// A text. It is empty if the field is missing.
     pub fn text(&self, key: &str, report: &Report) -> String {
         self.get(key).and_then(|field| field.text(report)).unwrap_or_default()
     }
@@ -107,12 +107,12 @@ impl<'a> Field<'a> {
 
     /// The fields of the value, which must be a map.
     pub fn group(&self, known: &[&str], report: &Report) -> Option<Group<'a>> {
-        // Where the key stands is where people look first.
+        // Errors name the line of the key, because a user looks there first.
         let group = Group::open(self.node, &self.path, known, report)?;
         Some(Group { line: self.line, ..group })
     }
 
-    /// A text. Numbers and booleans are texts, too: nobody likes to put `1` in quotes.
+    /// A text. Numbers and booleans are accepted too, so that users need not write quotes around `1`.
     pub fn text(&self, report: &Report) -> Option<String> {
         scalar(self.node).map_or_else(|| self.misfit("a text", report), Some)
     }
@@ -140,7 +140,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A span of time: `1s`, `5m`, `1h30m`.
+    /// A duration: `1s`, `5m`, `1h30m`.
     pub fn duration(&self, report: &Report) -> Option<Duration> {
         let nanos = match &self.node.data {
             Data::Text(text) => text.trim().parse().ok().and_then(|GoDuration(nanos)| u64::try_from(nanos).ok()),
@@ -162,7 +162,7 @@ impl<'a> Field<'a> {
         items.iter().enumerate().map(item).collect()
     }
 
-    /// The entries of a map with keys of any name.
+    /// The entries of a map whose keys the user chooses.
     pub fn entries(&self, report: &Report) -> Vec<(String, Self)> {
         let Data::Map(entries) = &self.node.data else {
             return self.misfit("a map", report).unwrap_or_default();
@@ -174,7 +174,7 @@ impl<'a> Field<'a> {
         entries.iter().map(entry).collect()
     }
 
-    /// A list of texts; a single text is a list of one.
+    /// A list of texts. A single text is accepted as a list with one item.
     pub fn texts(&self, report: &Report) -> Vec<String> {
         match scalar(self.node) {
             Some(text) => vec![text],
@@ -187,7 +187,7 @@ impl<'a> Field<'a> {
         entries.filter_map(|(name, field)| Some((name, field.text(report)?))).collect()
     }
 
-    /// The value as it is.
+    /// The value as JSON, unchecked.
     pub fn json(&self) -> Value {
         json(self.node)
     }

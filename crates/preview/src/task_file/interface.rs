@@ -1,4 +1,4 @@
-//! `inputs` and `outputs`.
+//! The keys `inputs` and `outputs`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use aileron_idl::flyteidl2::core::{Literal, LiteralType, TypedInterface, Variabl
 use super::fields::{Field, Group, Report};
 use crate::literals::{from_json, parse_type};
 
-/// What goes in and out.
+/// The declared inputs and outputs, and the default values of inputs.
 pub(super) struct Interface {
     pub declared: TypedInterface,
     pub defaults: BTreeMap<String, Literal>,

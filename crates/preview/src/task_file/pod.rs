@@ -1,4 +1,5 @@
-//! `pod` and `primary-container`: a pod spec around the task's own container, for sidecars, volumes and the like.
+//! The keys `pod` and `primary-container`: a pod spec for the container of the task, with sidecar containers, volumes
+//! and so on.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +11,18 @@ use serde_json::{Map, Value, json};
 use super::fields::{Field, Group, Report};
 use super::resources::Amounts;
 
-/// What the SDK calls the container of the task, where there are several.
+/// The name of the main container if the pod has several, as in the SDK.
 const PRIMARY: &str = "primary";
-/// The key under which the executor looks for the name of that container.
+/// The key of the task configuration with the name of the main container. The executor reads it.
 pub(super) const PRIMARY_CONTAINER_KEY: &str = "primary_container_name";
 
-/// A pod, and the name of the container whose end is the end of the task.
+/// A pod and the name of its main container. The task ends when the main container ends.
 pub(super) struct Pod {
     pub target: K8sPod,
     pub primary: String,
 }
 
-/// The pod of the file, with the container of the file in it, if it has one.
+/// The pod of the file. The container that the file describes at its top level is added to it.
 pub(super) fn pod(
     root: &Group<'_>,
     container: Option<(&Container, &Amounts)>,
@@ -52,7 +53,7 @@ pub(super) fn pod(
             let own = as_pod_container(container, amounts, &name);
             match containers.iter_mut().find(|other| other["name"] == name.as_str()) {
                 Some(other) => merge(other, own, field.as_ref()?, &name, report),
-                // First, because that is where people look.
+                // First in the list, because users look there for the main container.
                 None => containers.insert(0, own),
             }
             name
@@ -90,7 +91,7 @@ pub(super) fn pod(
 
 fn as_object(field: &Field<'_>, report: &Report) -> Option<Map<String, Value>> {
     match field.json() {
-        // People paste whole pods.
+        // Users may paste a whole Pod instead of a pod spec.
         Value::Object(mut object) if object.contains_key("spec") && !object.contains_key("containers") => {
             match object.remove("spec") {
                 Some(Value::Object(spec)) => Some(spec),
@@ -105,7 +106,7 @@ fn as_object(field: &Field<'_>, report: &Report) -> Option<Map<String, Value>> {
     }
 }
 
-/// Two descriptions of the same container: each field from where it is; twice is a mistake.
+/// Merges two descriptions of the same container. A field that both of them set is a mistake.
 fn merge(other: &mut Value, own: Value, field: &Field<'_>, name: &str, report: &Report) {
     let (Value::Object(other), Value::Object(own)) = (other, own) else { return };
     for (key, value) in own {

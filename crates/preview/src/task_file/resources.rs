@@ -1,4 +1,4 @@
-//! `resources`: `{cpu: 1, memory: 500Mi}`, or `requests` and `limits` with the same inside.
+//! The key `resources`: `{cpu: 1, memory: 500Mi}`, or `requests` and `limits` that each contain such a map.
 
 use aileron_idl::flyteidl2::core::Resources;
 use aileron_idl::flyteidl2::core::resources::{ResourceEntry, ResourceName};
@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 
 use super::fields::{Field, Report};
 
-/// Amounts in the order of the file, by the names people use.
+/// Names and amounts of resources in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amounts {
     pub requests: Vec<(String, String)>,
     pub limits: Vec<(String, String)>,
 }
 
-/// Resources that a template has a name for.
+/// The resources that a task template can express.
 const NAMED: [(&str, ResourceName); 5] = [
     ("cpu", ResourceName::Cpu),
     ("gpu", ResourceName::Gpu),
@@ -22,7 +22,7 @@ const NAMED: [(&str, ResourceName); 5] = [
     ("storage", ResourceName::Storage),
     ("ephemeral-storage", ResourceName::EphemeralStorage),
 ];
-/// What `gpu` is called in a pod.
+/// The name of the resource `gpu` in a pod.
 const POD_GPU: &str = "nvidia.com/gpu";
 
 impl Amounts {
@@ -41,7 +41,7 @@ impl Amounts {
         self.requests.is_empty() && self.limits.is_empty()
     }
 
-    /// True if a template's container cannot say it: only pods know resources of any name.
+    /// True if the container of a template cannot express these resources. A pod can have resources of any name.
     pub fn needs_pod(&self) -> bool {
         self.requests.iter().chain(&self.limits).any(|(name, _)| named(name).is_none())
     }
@@ -56,7 +56,8 @@ impl Amounts {
         Resources { requests: entries(&self.requests), limits: entries(&self.limits) }
     }
 
-    /// As a container of a pod has them. Extended resources must be limited to what is requested.
+    /// The resources of a container in a pod. Kubernetes demands that the limit of an extended resource is equal to its
+    /// request.
     pub fn to_pod(&self) -> Value {
         let mut limits = self.limits.clone();
         for (name, value) in &self.requests {
@@ -84,7 +85,7 @@ fn amounts(field: &Field<'_>, report: &Report) -> Vec<(String, String)> {
     for (name, field) in field.entries(report) {
         if named(&name).is_none() && !name.contains('/') {
             let words = NAMED.map(|(word, _)| word);
-            let remedy = match aileron_config::suggest::nearest(&name, words.into_iter()) {
+            let remedy = match aileron_config::nearest(&name, words.into_iter()) {
                 Some(word) => format!("did you mean `{word}`?"),
                 None => format!("use {}, or the whole name of an extended one such as {POD_GPU}", words.join(", ")),
             };

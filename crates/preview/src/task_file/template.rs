@@ -1,4 +1,4 @@
-//! The template of a task file.
+//! Builds the task template from the keys of a task file.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use super::fields::{Field, Group, Report};
 use super::pod::{PRIMARY_CONTAINER_KEY, pod};
 use super::resources::Amounts;
 
-/// The type of a task that is nothing but a container.
+/// The default of `type`: a task that runs one container.
 const CONTAINER: &str = "container";
-/// More attempts than anybody waits for.
+/// Limits `retries`, to detect mistakes such as a number of seconds.
 const MAX_RETRIES: i64 = 1_000;
-/// Where shared memory is expected by all programs.
+/// The standard mount path of shared memory on Linux.
 const SHARED_MEMORY_PATH: &str = "/dev/shm";
 const SHARED_MEMORY_NAME: &str = "flyte-shared-memory";
 
@@ -63,7 +63,7 @@ pub(super) fn template(root: &Group<'_>, interface: TypedInterface, report: &Rep
     }
 }
 
-/// What to run, and the name of the container that counts if there may be several.
+/// The container or pod of the task. For a pod also the name of its main container.
 fn target(root: &Group<'_>, report: &Report) -> Option<(Target, Option<String>)> {
     let amounts = root.get("resources").map(|field| Amounts::read(&field, report)).unwrap_or_default();
     let texts = |key| root.get(key).map(|field| field.texts(report)).unwrap_or_default();

@@ -1,14 +1,14 @@
-//! The configuration in effect for other programs: key, value, and where the value came from.
+//! The configuration in effect as JSON, for other programs: key, value and origin.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::super::error::Origin;
-use super::super::super::load::Loaded;
-use super::super::super::shape::{Kind, Shape};
 use super::super::to_value;
 use super::{Selection, View, hidden};
+use crate::error::Origin;
+use crate::load::Loaded;
+use crate::schema::shape::{Kind, Shape};
 
 /// The configuration in effect as a list of `{key, value, origin}`, one for each key and for each entry of a map,
 /// in alphabetical order. Passwords and secret keys are hidden.
@@ -53,8 +53,9 @@ fn row(view: &View<'_>, path: &[&str], value: &Value, rows: &mut Vec<Value>) {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::super::super::load::{Loader, Sources};
     use super::*;
+    use crate::load::Loader;
+    use crate::sources::Sources;
 
     #[test]
     fn tells_where_each_value_came_from_and_hides_secrets() {

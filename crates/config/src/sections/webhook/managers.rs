@@ -10,29 +10,29 @@ use serde::{Deserialize, Serialize};
 
 use super::KubeClientConfig;
 
-/// Where secrets are looked for.
+/// A secret store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SecretManagerType {
-    /// Environment and files of the executor.
+    /// The environment variables and files of the webhook.
     Global,
     /// Kubernetes secrets.
     K8s,
-    /// AWS Secrets Manager by sidecar.
+    /// AWS Secrets Manager, read by a sidecar container.
     #[serde(rename = "AWS")]
     Aws,
-    /// Google Secret Manager by sidecar.
+    /// Google Secret Manager, read by a sidecar container.
     #[serde(rename = "GCP")]
     Gcp,
     /// HashiCorp Vault.
     Vault,
-    /// A store the webhook asks itself.
+    /// A store that the webhook reads itself.
     #[default]
     Embedded,
-    /// Azure Key Vault by sidecar.
+    /// Azure Key Vault, read by a sidecar container.
     Azure,
 }
 
-/// A store the webhook asks itself.
+/// A store that the webhook reads itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum EmbeddedSecretManagerType {
     /// AWS Secrets Manager.
@@ -60,7 +60,7 @@ pub enum KvVersion {
     Two,
 }
 
-/// A store read by a sidecar in the task's pod.
+/// A store that a sidecar container in the pod of the task reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct SidecarSecretManagerConfig {
@@ -74,16 +74,16 @@ pub struct SidecarSecretManagerConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct VaultConfig {
-    /// The role to take.
+    /// The role to use in Vault.
     pub role: String,
-    /// Version of the key-value engine. Deprecated: secrets name it themselves.
+    /// Version of the key-value engine. Deprecated: the request for a secret names the version.
     pub kv_version: KvVersion,
-    /// Annotations for task pods; they replace the ones added by default.
+    /// Annotations for the pods of tasks. They replace the default annotations.
     #[serde(serialize_with = "null_if_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Secret stores the webhook asks itself.
+/// Secret stores that the webhook reads itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct EmbeddedSecretManagerConfig {
@@ -100,7 +100,7 @@ pub struct EmbeddedSecretManagerConfig {
     pub k8s_config: K8sSecretsConfig,
     /// The container that writes secrets to files.
     pub file_mount_init_container: FileMountInitContainerConfig,
-    /// Secrets for pulling images.
+    /// Secrets for image registries.
     pub image_pull_secrets: ImagePullSecretsConfig,
 }
 
@@ -135,7 +135,7 @@ pub struct AzureConfig {
 pub struct K8sSecretsConfig {
     /// Namespace of the secrets.
     pub namespace: String,
-    /// The client that reads them; zero values mean those of `webhook.kubeClientConfig`.
+    /// The Kubernetes client that reads them. A value of 0 means that of `webhook.kubeClientConfig`.
     pub kube_client_config: KubeClientConfig,
 }
 
@@ -151,15 +151,15 @@ pub struct FileMountInitContainerConfig {
     pub container_name: String,
 }
 
-/// Secrets for pulling images.
+/// Secrets for image registries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImagePullSecretsConfig {
-    /// Adds secrets for pulling images to task pods.
+    /// Adds the secrets for image registries to the pods of tasks.
     pub enabled: bool,
 }
 
-/// Name of the container that writes secrets to files; the image replacement leaves it alone.
+/// Name of the container that writes secrets to files. The image replacement excludes it.
 pub(super) const INIT_CONTAINER_NAME: &str = "init-embedded-secret";
 
 impl SidecarSecretManagerConfig {

@@ -1,12 +1,13 @@
-//! What was set, laid over the defaults.
+//! Combines the values that sources have set with the defaults.
 
 use serde_json::{Map, Value};
 
 use super::tree::Tree;
 
-/// Lays what was set over the defaults. Groups of known keys keep the defaults of keys nobody set; maps and lists
-/// replace theirs, so that a default entry can be removed. Mirrors `ZeroFields` of upstream's decoder.
-pub(super) fn overlay(defaults: Value, set: &Tree) -> Value {
+/// Replaces defaults by the values that were set. A group keeps the defaults of the keys that were not set. A map or
+/// list that was set replaces its default as a whole, so that a user can remove a default entry. Mirrors `ZeroFields`
+/// of upstream's decoder.
+pub(crate) fn overlay(defaults: Value, set: &Tree) -> Value {
     match set {
         Tree::Struct(entries) => {
             let mut object = match defaults {
@@ -23,8 +24,8 @@ pub(super) fn overlay(defaults: Value, set: &Tree) -> Value {
     }
 }
 
-/// Removes nulls from objects: "not set" is told by absence, and types fill in their own default.
-pub(super) fn without_nulls(value: Value) -> Value {
+/// Removes nulls from objects. A key that is not set must be absent for serde to use the default of its type.
+pub(crate) fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(object) => Value::Object(
             object

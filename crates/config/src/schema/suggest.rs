@@ -1,22 +1,22 @@
-//! What somebody may have meant.
+//! "Did you mean ...?": the known name that is most similar to an unknown one.
 
 use super::shape::{Kind, Shape};
 
-/// A remedy for an unknown key: a similar key of the same group, or the group that has exactly this key.
-pub(super) fn for_key(root: Shape<'_>, group: Shape<'_>, key: &str) -> Option<String> {
+/// A suggestion for an unknown key: a similar key of the same group, or the other groups that have exactly this key.
+pub(crate) fn for_key(root: Shape<'_>, group: Shape<'_>, key: &str) -> Option<String> {
     if let Some(name) = nearest(key, group.fields().map(|field| field.name)) {
         return Some(format!("did you mean {name:?}?"));
     }
     let mut homes = Vec::new();
     collect_homes(root, key, &mut Vec::new(), &mut homes);
-    // More homes than that are no help.
+    // A key that more than three groups have is too common for a useful suggestion.
     (1..=3).contains(&homes.len()).then(|| format!("did you mean {}?", homes.join(" or ")))
 }
 
-/// The candidate that differs least, if it differs little enough to be a slip.
+/// The most similar candidate, if it is similar enough for `word` to be a misspelling of it.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = simplified(word);
-    // A third of the letters may be wrong: more than that is another word.
+    // At most a third of the letters may differ. With more differences it is probably another word.
     let allowed = (word.chars().count() / 3).max(1);
     candidates
         .map(|candidate| (strsim::osa_distance(&word, &simplified(candidate)), candidate))
@@ -25,12 +25,13 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate)
 }
 
-/// The word without letter case and separators, which are the commonest slips.
+/// The word in lower case and without separators, because these are the most frequent mistakes.
 fn simplified(word: &str) -> String {
     word.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// Paths of groups of ours that have exactly this key. Kubernetes types are left out: their keys say nothing here.
+/// Collects the paths of all keys with exactly this name. The fields of Kubernetes types are not searched: they exist
+/// in many places, so they would be misleading suggestions.
 fn collect_homes(shape: Shape<'_>, key: &str, path: &mut Vec<String>, homes: &mut Vec<String>) {
     for field in shape.fields() {
         path.push(field.name.to_owned());

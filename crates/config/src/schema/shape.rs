@@ -1,33 +1,40 @@
-//! What may stand where: a view of the JSON Schema that the loader and the explanations walk along.
+//! A typed view of the JSON Schema: which keys a group has, and which values a key accepts. The loader and the
+//! explanations use this view instead of the raw schema.
 
 use std::collections::BTreeMap;
 
 use aileron_machinery::config::schema::{DURATION_FORMAT, QUANTITY_FORMAT};
 use serde_json::{Map, Value};
 
-/// Part of a schema, with the whole schema at hand for references.
+use super::no_effect::NoEffect;
+
+/// A part of a schema, together with the whole schema that its references point into.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape<'a> {
+pub(crate) struct Shape<'a> {
     root: &'a Value,
     schema: &'a Value,
 }
 
 /// A known key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field<'a> {
+pub(crate) struct Field<'a> {
     pub name: &'a str,
     pub doc: &'a str,
-    /// The key exists only here, not upstream.
+    /// The key exists only in Aileron, not upstream.
     pub ours: bool,
+    /// Whether the key, or keys below it, have no effect.
+    pub no_effect: NoEffect<'a>,
+    /// The default as the schema states it. Entries of lists and maps have no other default.
+    pub default: Option<&'a Value>,
     pub shape: Shape<'a>,
 }
 
-/// The form of a value.
+/// The type of a value.
 #[derive(Clone, Debug)]
-pub(super) enum Kind<'a> {
+pub(crate) enum Kind<'a> {
     /// A group of known keys.
     Struct(&'a Map<String, Value>),
-    /// Keys of the user's choice.
+    /// A map whose keys the user chooses. The shape is that of its values.
     Map(Shape<'a>),
     List(Shape<'a>),
     Text,
@@ -44,9 +51,9 @@ pub(super) enum Kind<'a> {
     Any,
 }
 
-/// Names of definitions that are Kubernetes types begin with this.
+/// The names of the schemas of Kubernetes types begin with this.
 const KUBERNETES: &str = "io.k8s.";
-/// The Kubernetes type whose text is a quantity; its own schema does not say so.
+/// The Kubernetes type for quantities. Its schema is a plain string, so it must be recognised by its name.
 const KUBERNETES_QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 
 impl<'a> Shape<'a> {
@@ -55,17 +62,17 @@ impl<'a> Shape<'a> {
         Self { root, schema: root }
     }
 
-    /// Name of the type, if it has one.
+    /// The name of the type, if it has one.
     pub fn type_name(self) -> Option<&'a str> {
         Self { schema: self.without_null(), ..self }.reference()
     }
 
-    /// The name of the Kubernetes type, if it is one.
+    /// The name of the type, such as `Toleration`, if it is a Kubernetes type.
     pub fn kubernetes_type(self) -> Option<&'a str> {
         self.type_name().filter(|name| name.starts_with(KUBERNETES)).and_then(|name| name.rsplit('.').next())
     }
 
-    /// The form of the values.
+    /// The type of the values.
     pub fn kind(self) -> Kind<'a> {
         if self.type_name() == Some(KUBERNETES_QUANTITY) {
             return Kind::Quantity;
@@ -99,18 +106,18 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The known keys of a group, in alphabetical order; none for anything else.
+    /// The keys of a group in alphabetical order. Other types have no keys.
     pub fn fields(self) -> impl Iterator<Item = Field<'a>> {
         let properties = match self.kind() {
             Kind::Struct(properties) => Some(properties),
             _ => None,
         };
-        // Sorted here, because whether a JSON object keeps its order is a build option of the library.
+        // Sorted here, because the order of a JSON object depends on the features that serde_json is compiled with.
         let sorted: BTreeMap<&String, &Value> = properties.into_iter().flatten().collect();
         sorted.into_iter().map(move |(name, schema)| self.field_of(name, schema))
     }
 
-    /// A known key of a group, whatever its letter case.
+    /// A key of a group. The letter case of `key` does not matter.
     pub fn field(self, key: &str) -> Option<Field<'a>> {
         let Kind::Struct(properties) = self.kind() else { return None };
         let (name, schema) = properties
@@ -124,6 +131,8 @@ impl<'a> Shape<'a> {
             name,
             doc: schema.get("description").and_then(Value::as_str).unwrap_or_default(),
             ours: schema.get("x-aileron").is_some(),
+            no_effect: NoEffect::of(schema),
+            default: schema.get("default"),
             shape: self.part(schema),
         }
     }
@@ -136,7 +145,7 @@ impl<'a> Shape<'a> {
         self.schema.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"))
     }
 
-    /// The schema itself, references followed and "or null" taken away.
+    /// The schema after following references, without the alternative "or null".
     fn target(self) -> &'a Value {
         let schema = self.without_null();
         match self.part(schema).reference() {
@@ -154,7 +163,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// The type of a schema, "or null" ignored.
+/// The type of a schema. The alternative "or null" is ignored.
 fn type_word(schema: &Value) -> Option<&str> {
     match schema.get("type")? {
         Value::String(word) => Some(word),
@@ -163,7 +172,7 @@ fn type_word(schema: &Value) -> Option<&str> {
     }
 }
 
-/// The words an enumeration allows, in either of the two ways a schema spells that.
+/// The words that an enumeration allows. A schema lists them either under `enum` or as constants under `oneOf`.
 fn words(schema: &Value) -> Option<Vec<&str>> {
     if let Some(words) = schema.get("enum").and_then(Value::as_array) {
         return Some(words.iter().filter_map(Value::as_str).collect());

@@ -1,20 +1,23 @@
-//! From a parsed document to real keys and checked values.
+//! Turns a parsed document into known keys and checked values.
 //!
-//! Upstream's loader has habits that files depend on, kept here: keys of groups have no letter case; keys of a plain
-//! map are lower-cased unless they contain a dot; a list of maps stands for a map and keeps its keys' case, and so does
-//! everything inside a list; an empty map and null mean "not set".
+//! Existing files depend on these rules of upstream's loader:
+//!
+//! - The letter case of known keys does not matter.
+//! - The keys of a map become lower case unless they contain a dot.
+//! - A list of maps stands for one map. Its keys keep their letter case, and so does everything inside a list.
+//! - An empty map and `null` mean "not set".
 
 use std::collections::BTreeMap;
 
-use super::error::{ConfigError, Origin, Problem, Warning};
-use super::node::{Data, Entry, Node};
 use super::scalar::{self, Fit, Misfit};
-use super::shape::{Kind, Shape};
-use super::suggest;
 use super::tree::Tree;
+use crate::document::{Data, Entry, Node};
+use crate::error::{ConfigError, Origin, Problem, Warning};
+use crate::schema::shape::{Kind, Shape};
+use crate::schema::suggest;
 
-/// Collects what is wrong while a document is resolved.
-pub(super) struct Resolver<'a> {
+/// Resolves one source and collects its errors and warnings.
+pub(crate) struct Resolver<'a> {
     root: Shape<'a>,
     origin: Origin,
     path: Vec<String>,
@@ -22,7 +25,7 @@ pub(super) struct Resolver<'a> {
     pub warnings: Vec<Warning>,
 }
 
-/// Whether keys of maps keep their letter case.
+/// Whether the keys of maps become lower case or keep their letter case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Case {
     Lower,
@@ -33,7 +36,7 @@ enum Case {
 const FOREIGN_SECTIONS: [&str; 6] = ["actions", "cache_service", "database", "events", "prof", "runs"];
 
 impl<'a> Resolver<'a> {
-    /// A resolver for one source; `origin` names it.
+    /// A resolver for one source. `origin` names the source in messages.
     pub fn new(root: Shape<'a>, origin: Origin) -> Self {
         Self { root, origin, path: Vec::new(), errors: Vec::new(), warnings: Vec::new() }
     }
@@ -49,7 +52,7 @@ impl<'a> Resolver<'a> {
         self.node(shape, node, node.line, Case::Keep)
     }
 
-    /// `line` is where the key stands, which is what people look for.
+    /// Resolves a value. `line` is the line of its key, because that is the line a user looks for.
     fn node(&mut self, shape: Shape<'a>, node: &Node, line: usize, case: Case) -> Option<Tree> {
         if node.data == Data::Null {
             return None;
@@ -121,7 +124,7 @@ impl<'a> Resolver<'a> {
             let key = if case == Case::Keep || dotted { entry.key.clone() } else { entry.key.to_lowercase() };
             let below = if dotted { Case::Keep } else { case };
             self.path.push(key.clone());
-            // Inside lists nothing is dropped: an entry without a value is an empty text there.
+            // Inside a list, an entry without a value is not dropped: it becomes an empty string.
             let empty = below == Case::Keep && entry.value.data == Data::Null && matches!(values.kind(), Kind::Text);
             let value = if empty { &Node::text("") } else { &entry.value };
             if let Some(tree) = self.node(values, value, entry.line, below) {
@@ -135,7 +138,7 @@ impl<'a> Resolver<'a> {
         let single = !matches!(items.kind(), Kind::Struct(_) | Kind::Map(_) | Kind::List(_) | Kind::Any);
         let parts: Vec<Node> = match &node.data {
             Data::List(nodes) => nodes.clone(),
-            // Single values that are texts may be given in one text, which is all a flag can carry.
+            // A list of single values may be one string with commas, because a flag can carry only a string.
             Data::Text(text) if single => {
                 text.split(',').filter(|_| !text.is_empty()).map(|part| at(part.to_owned(), line)).collect()
             }
@@ -156,7 +159,7 @@ impl<'a> Resolver<'a> {
     fn unknown(&mut self, shape: Shape<'a>, entry: &Entry) {
         if self.path.is_empty() && FOREIGN_SECTIONS.iter().any(|name| name.eq_ignore_ascii_case(&entry.key)) {
             self.path.push(entry.key.clone());
-            self.warn(entry.line, "section of another Flyte service, not read here".into());
+            self.warn(entry.line, "is a section of another Flyte service; the executor does not read it".into());
             self.path.pop();
             return;
         }

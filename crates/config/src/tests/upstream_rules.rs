@@ -1,4 +1,4 @@
-//! Habits of upstream's loader that files depend on.
+//! Rules of upstream's loader that existing files depend on.
 
 use std::collections::BTreeMap;
 

@@ -1,17 +1,18 @@
-//! A configuration with real keys, checked values, and the origin of each value.
+//! Checked values with their origin. Sources are merged in this form.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::error::Origin;
+use crate::error::Origin;
 
-/// Part of a configuration. Only what somebody has set is in it.
+/// A part of a configuration. It holds only the keys that a source has set; defaults are added later.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Tree {
+pub(crate) enum Tree {
     /// A group of known keys.
     Struct(BTreeMap<String, Self>),
-    /// Keys of the user's choice. `whole` when it was written as a list, which a later source replaces as a list.
+    /// A map whose keys the user chooses. `whole` is true if it was written as a list of maps: then it replaces the map
+    /// of an earlier source instead of being merged with it.
     Map { entries: BTreeMap<String, Self>, whole: bool, origin: Origin },
     /// A list.
     List(Vec<Self>, Origin),
@@ -20,17 +21,18 @@ pub(super) enum Tree {
 }
 
 impl Tree {
-    /// Nothing set.
+    /// A tree in which no key is set.
     pub fn empty() -> Self {
         Self::Struct(BTreeMap::new())
     }
 
-    /// This tree below a path of known keys.
+    /// Puts this tree below a path of known keys.
     pub fn below(self, path: &[String]) -> Self {
         path.iter().rev().fold(self, |tree, key| Self::Struct(BTreeMap::from([(key.clone(), tree)])))
     }
 
-    /// Puts a later source over this one: groups and maps are merged key by key, everything else is replaced.
+    /// Merges a later source into this one. Groups and maps are merged key by key. Lists and single values are
+    /// replaced.
     pub fn merge(&mut self, later: Self) {
         match (self, later) {
             (Self::Struct(mine), Self::Struct(theirs))
@@ -48,7 +50,7 @@ impl Tree {
         }
     }
 
-    /// The values alone.
+    /// The values without their origins.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Struct(entries) | Self::Map { entries, .. } => {
@@ -59,7 +61,7 @@ impl Tree {
         }
     }
 
-    /// The part under one key, whatever its letter case.
+    /// The part under one key. The letter case of the key does not matter.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Struct(entries) | Self::Map { entries, .. } => entries
@@ -69,7 +71,7 @@ impl Tree {
         }
     }
 
-    /// Where the value under a path comes from.
+    /// Where the value at this path comes from. It is the default if no source has set it, and for groups.
     pub fn origin(&self, path: &[&str]) -> Origin {
         let mut tree = self;
         for key in path {

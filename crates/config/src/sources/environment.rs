@@ -1,26 +1,25 @@
 //! Environment variables that set configuration keys.
 //!
-//! The name of a key's variable is the dotted key in upper case: `EXECUTOR.CLUSTER`, `PLUGINS.K8S.DEFAULT_CPUS`. Dashes
-//! may be written as they are or as underscores. An empty variable counts as not set. Mirrors the bindings that
-//! flytestdlib's viper accessor makes.
+//! The variable of a key is the dotted key in upper case: `EXECUTOR.CLUSTER`, `PLUGINS.K8S.DEFAULT_CPUS`. A dash may be
+//! written as a dash or as an underscore. An empty variable counts as not set. Mirrors the bindings of flytestdlib's
+//! viper accessor.
 
-use super::error::{Origin, Warning};
-use super::node::{Data, Node};
-use super::resolve::Resolver;
-use super::shape::{Kind, Shape};
-use super::tree::Tree;
-use super::{ConfigError, yaml};
+use crate::document::{Data, Node, yaml};
+use crate::error::{ConfigError, Origin, Warning};
+use crate::schema::shape::{Kind, Shape};
+use crate::values::resolve::Resolver;
+use crate::values::tree::Tree;
 
-/// What a variable's name points at.
+/// The key that the name of a variable stands for.
 enum Target<'a> {
     /// A known key.
     Key(Vec<String>, Shape<'a>),
-    /// An entry of a map whose keys are the user's choice.
+    /// An entry of a map whose keys the user chooses: the path of the map, the key of the entry, the type of its value.
     MapEntry(Vec<String>, String, Shape<'a>),
 }
 
-/// What the environment sets, over an empty configuration.
-pub(super) fn resolve<'a>(
+/// The values that environment variables set.
+pub(crate) fn resolve<'a>(
     root: Shape<'_>,
     environment: impl Iterator<Item = (&'a str, &'a str)>,
     errors: &mut Vec<ConfigError>,
@@ -30,7 +29,7 @@ pub(super) fn resolve<'a>(
     for (name, value) in environment.filter(|(name, value)| !value.is_empty() && is_candidate(root, name)) {
         let origin = Origin::Env(name.to_owned());
         let Some(target) = find(root, name) else {
-            let message = "names no configuration key; it is ignored".to_owned();
+            let message = "is ignored: it names no configuration key".to_owned();
             warnings.push(Warning { origin, path: String::new(), message });
             continue;
         };
@@ -52,8 +51,9 @@ pub(super) fn resolve<'a>(
     tree
 }
 
-/// A text that may stand for a whole list or map when it is written as one.
-pub(super) fn value_node(shape: Shape<'_>, value: &str) -> Node {
+/// The value of a variable or flag. For a list, map or group it may be YAML in flow style, such as `[a, b]` or
+/// `{a: b}`.
+pub(crate) fn value_node(shape: Shape<'_>, value: &str) -> Node {
     let collection = matches!(shape.kind(), Kind::Struct(_) | Kind::Map(_) | Kind::List(_));
     if collection
         && value.starts_with(['[', '{'])
@@ -64,7 +64,8 @@ pub(super) fn value_node(shape: Shape<'_>, value: &str) -> Node {
     Node::text(value)
 }
 
-/// Only dotted upper-case names below a section of ours are ours; everything else belongs to somebody else.
+/// Only variables in upper case that begin with the name of a section and a dot are for the executor. All others belong
+/// to other programs and are ignored without a warning.
 fn is_candidate(root: Shape<'_>, name: &str) -> bool {
     name.split_once('.').is_some_and(|(section, _)| {
         !name.contains(char::is_lowercase) && root.fields().any(|field| variable_part(field.name) == section)

@@ -1,30 +1,31 @@
-//! Single values: which ones fit a form, and what they become.
+//! Checks a single value against the type of its key and converts it.
 //!
-//! The rules are as weak as upstream's decoder: a number may be written as text and a text as number, because flags
-//! and environment variables only know texts.
+//! As in upstream's decoder, a number may be written as a string and a string as a number, because the values of flags
+//! and environment variables are always strings.
 
 use aileron_kubekit::duration::GoDuration;
 use aileron_kubekit::quantity::Quantity;
 use serde_json::{Number, Value};
 
-use super::node::{Data, Node};
-use super::shape::Kind;
+use crate::document::{Data, Node};
+use crate::schema::shape::Kind;
 
-/// Why a value does not become what it should.
+/// The value does not have the type of its key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Misfit {
+pub(crate) struct Misfit {
+    /// Which values are allowed, in words.
     pub expected: String,
 }
 
-/// A value that fits, and a remark when it becomes something its author may not expect.
+/// A converted value. `remark` is a warning for the user if the conversion may be unexpected.
 #[derive(Debug, PartialEq)]
-pub(super) struct Fit {
+pub(crate) struct Fit {
     pub value: Value,
     pub remark: Option<String>,
 }
 
-/// Makes a value of the wanted form out of a node. Forms that are not single values never fit.
-pub(super) fn fit(kind: &Kind<'_>, node: &Node) -> Result<Fit, Misfit> {
+/// Converts a node to a value of this type. Groups, maps and lists are never accepted here.
+pub(crate) fn fit(kind: &Kind<'_>, node: &Node) -> Result<Fit, Misfit> {
     let plain = |value: Value| Ok(Fit { value, remark: None });
     match kind {
         Kind::Text => text(node),
@@ -67,7 +68,7 @@ fn text(node: &Node) -> Result<Fit, Misfit> {
     match &node.data {
         Data::Text(text) => Ok(Fit { value: Value::String(text.clone()), remark: None }),
         Data::Number(number) => Ok(Fit { value: Value::String(number_text(number)), remark: None }),
-        // Upstream's decoder turns booleans into digits. Files rely on it, if only unknowingly.
+        // Upstream's decoder converts a boolean to the string "1" or "0", and existing files may depend on that.
         Data::Bool(value) => Ok(Fit {
             value: Value::String(String::from(if *value { "1" } else { "0" })),
             remark: Some(format!("{value} becomes the text \"{}\"; write \"{value}\" to keep it", u8::from(*value))),
@@ -76,7 +77,7 @@ fn text(node: &Node) -> Result<Fit, Misfit> {
     }
 }
 
-/// Numbers count nanoseconds, and an empty text is no time at all.
+/// A number is a number of nanoseconds. An empty string is a duration of 0.
 fn duration(data: &Data) -> Option<GoDuration> {
     match data {
         Data::Number(_) => integer(data, 64).map(GoDuration),
@@ -104,9 +105,9 @@ fn integer(data: &Data, bits: u32) -> Option<i64> {
     (bits == 64 || i32::try_from(value).is_ok()).then_some(value)
 }
 
-/// A whole number that happens to be written as a fraction, such as `1e3`.
+/// A float that is a whole number, such as `1e3`.
 fn whole(value: f64) -> Option<i64> {
-    // Beyond 2^53 a float no longer tells neighbouring whole numbers apart.
+    // 2^53: above it a float cannot represent every whole number.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[allow(clippy::cast_possible_truncation)] // whole and in range, as just checked
     (value.fract() == 0.0 && value.abs() <= EXACT).then_some(value as i64)
@@ -120,7 +121,7 @@ fn number(data: &Data) -> Option<Number> {
     }
 }
 
-/// The spellings of Go's `strconv.ParseBool`.
+/// Accepts the spellings of Go's `strconv.ParseBool`, and an empty string as false.
 fn boolean(data: &Data) -> Option<bool> {
     match scalar_text(data)?.as_str() {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -138,7 +139,7 @@ fn scalar_text(data: &Data) -> Option<String> {
     }
 }
 
-/// A number as text: never with an exponent, and `1e3` without a fraction.
+/// A number as a string, without an exponent: `1e3` becomes `1000`.
 fn number_text(number: &Number) -> String {
     match number.as_f64() {
         Some(value) if number.is_f64() => value.to_string(),
@@ -146,7 +147,7 @@ fn number_text(number: &Number) -> String {
     }
 }
 
-/// A value of no particular form, as it stands.
+/// The value of a key that accepts any JSON value, unchanged.
 fn any(node: &Node) -> Value {
     match &node.data {
         Data::Null => Value::Null,
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_numbers_become_each_other() {
+    fn texts_and_numbers_are_converted_to_each_other() {
         let text = |text: &str| Data::Text(text.into());
         assert_eq!(value(&Kind::Integer { bits: 64 }, text("-7")), Some(json!(-7)));
         assert_eq!(value(&Kind::Integer { bits: 32 }, Data::Number(3_000_000_000_i64.into())), None);
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_and_quantities_become_canonical() {
+    fn durations_and_quantities_get_their_canonical_form() {
         assert_eq!(value(&Kind::Duration, Data::Text("90s".into())), Some(json!("1m30s")));
         assert_eq!(value(&Kind::Duration, Data::Text(String::new())), Some(json!("0s")));
         assert_eq!(value(&Kind::Duration, Data::Number(1_500_000_000.into())), Some(json!("1.5s")));
@@ -203,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn booleans_as_texts_are_remarked_on() {
+    fn a_boolean_for_a_text_key_gives_a_remark() {
         let fit = fit(&Kind::Text, &node(Data::Bool(false))).unwrap();
         assert_eq!(fit.value, json!("0"));
         assert!(fit.remark.unwrap().contains("write \"false\""));
     }
 
     #[test]
-    fn words_ignore_letter_case() {
+    fn the_letter_case_of_enumerated_words_does_not_matter() {
         let kind = Kind::Word(vec!["Pod", "TaskExecution"]);
         assert_eq!(value(&kind, Data::Text("taskexecution".into())), Some(json!("TaskExecution")));
         assert_eq!(fit(&kind, &node(Data::Text("x".into()))).unwrap_err().expected, "one of Pod, TaskExecution");

@@ -1,30 +1,30 @@
 //! Flags that set configuration keys: `--executor.cluster east`, `--plugins.k8s.default-cpus=500m`.
 //!
-//! A boolean flag needs no value. A flag for a list may be repeated or hold several values with commas between; a flag
-//! for a map holds `key=value` pairs.
+//! A flag of a boolean key needs no value. A flag of a list may be repeated, or may hold several values separated by
+//! commas. A flag of a map holds `key=value` pairs separated by commas.
 
 use std::collections::BTreeMap;
 
 use super::environment::value_node;
-use super::error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
-use super::explain::keys;
-use super::node::{Data, Entry, Node};
-use super::resolve::Resolver;
-use super::shape::{Kind, Shape};
-use super::suggest;
-use super::tree::Tree;
+use crate::document::{Data, Entry, Node};
+use crate::error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
+use crate::schema::keys;
+use crate::schema::shape::{Kind, Shape};
+use crate::schema::suggest;
+use crate::values::resolve::Resolver;
+use crate::values::tree::Tree;
 
 /// Splits command-line arguments into flags and their values, in order.
 ///
 /// # Errors
 ///
-/// Every argument that is not `--section.key`, and every flag that lacks its value.
+/// One error for each argument that is not of the form `--section.key`, and for each flag without its value.
 pub fn parse_arguments<S: AsRef<str>>(arguments: &[S]) -> Result<Vec<(String, String)>, ConfigErrors> {
     split(Shape::of(&keys(&[])), arguments)
 }
 
 /// [`parse_arguments`] for these keys.
-pub(super) fn split<S: AsRef<str>>(root: Shape<'_>, arguments: &[S]) -> Result<Vec<(String, String)>, ConfigErrors> {
+pub(crate) fn split<S: AsRef<str>>(root: Shape<'_>, arguments: &[S]) -> Result<Vec<(String, String)>, ConfigErrors> {
     let mut flags = Vec::new();
     let mut errors = Vec::new();
     let mut arguments = arguments.iter().map(AsRef::as_ref);
@@ -46,14 +46,14 @@ pub(super) fn split<S: AsRef<str>>(root: Shape<'_>, arguments: &[S]) -> Result<V
     if errors.is_empty() { Ok(flags) } else { Err(ConfigErrors(errors)) }
 }
 
-/// What the flags set, over an empty configuration.
-pub(super) fn resolve(
+/// The values that flags set.
+pub(crate) fn resolve(
     root: Shape<'_>,
     flags: &[(String, String)],
     errors: &mut Vec<ConfigError>,
     warnings: &mut Vec<Warning>,
 ) -> Tree {
-    // Repeated flags of one key are one value, so they are gathered first.
+    // The values of a repeated flag form one list or map, so they are collected before they are checked.
     let mut values: BTreeMap<Vec<String>, (Origin, Shape<'_>, Node)> = BTreeMap::new();
     for (name, text) in flags {
         let origin = Origin::Flag(name.clone());
@@ -84,7 +84,7 @@ pub(super) fn resolve(
     tree
 }
 
-/// A later value of a repeated flag: lists and maps grow, single values are replaced.
+/// Adds the value of a repeated flag: lists and maps get more entries, a single value is replaced.
 fn append(existing: &mut Node, later: Node) {
     match (&mut existing.data, later.data) {
         (Data::List(items), Data::List(more)) => items.extend(more),
@@ -93,7 +93,7 @@ fn append(existing: &mut Node, later: Node) {
     }
 }
 
-/// The value of a flag: lists are split at commas, maps are made of `key=value` pairs.
+/// Parses the value of a flag: a list is split at commas, a map consists of `key=value` pairs.
 fn flag_node(shape: Shape<'_>, text: &str) -> Node {
     let node = value_node(shape, text);
     let Data::Text(text) = &node.data else { return node };
@@ -111,7 +111,7 @@ fn flag_node(shape: Shape<'_>, text: &str) -> Node {
     Node { line: 0, data }
 }
 
-/// The key a flag names, or a remedy if it names none.
+/// The key that a flag names. If there is none, the error is a suggestion, if there is one.
 fn find<'a>(root: Shape<'a>, name: &str) -> Result<(Vec<String>, Shape<'a>), Option<String>> {
     let mut shape = root;
     let mut path = Vec::new();

@@ -1,24 +1,26 @@
-//! Which files count, and reading them.
+//! Finds and reads the configuration files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::error::{ConfigError, ConfigErrors, Origin, Problem};
-use super::load::SourceFile;
+use super::SourceFile;
+use crate::error::{ConfigError, ConfigErrors, Origin, Problem};
 
-/// Where a configuration is looked for when none is named.
+/// The files that are read if the user names none.
 pub const DEFAULT_LOCATIONS: [&str; 2] = ["./config.yaml", "/etc/flyte/config/config.yaml"];
 
-/// Reads the files that paths and patterns such as `/etc/flyte/config/*.yaml` name, in the given order and in
-/// alphabetical order within a pattern; each file once. Without any path, the default locations that exist are read.
+/// Reads the files that the given paths and patterns name. An example of a pattern is `/etc/flyte/config/*.yaml`.
+///
+/// Files have the order of the arguments, and the files of one pattern are in alphabetical order. A file that is named
+/// twice is read once. Without arguments, those of the [`DEFAULT_LOCATIONS`] that exist are read.
 ///
 /// # Differs from upstream
 ///
-/// A path that does not exist is an error; upstream goes on without it.
+/// A path that does not exist is an error. Upstream ignores it.
 ///
 /// # Errors
 ///
-/// Every pattern that cannot be understood and every file that cannot be read.
+/// One error for each invalid pattern and for each file that cannot be read.
 pub fn read(patterns: &[String]) -> Result<Vec<SourceFile>, ConfigErrors> {
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();

@@ -1,11 +1,13 @@
-//! A parsed document before anybody knows what it means: values with the lines they stand on.
+//! A parsed YAML document: values with their lines, before the schema gives them a meaning.
+
+pub mod yaml;
 
 use serde_json::Number;
 
 /// A value and the line it starts on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// The line, from 1; 0 where the value does not stand in a file.
+    /// The line, counted from 1. It is 0 if the value does not come from a file.
     pub line: usize,
     /// The value itself.
     pub data: Data,
@@ -14,38 +16,38 @@ pub struct Node {
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
-    /// No value.
+    /// `null`, or no value at all.
     Null,
-    /// A truth value.
+    /// `true` or `false`.
     Bool(bool),
     /// A number.
     Number(Number),
-    /// A text.
+    /// A string.
     Text(String),
     /// A list.
     List(Vec<Node>),
-    /// A map, in the order of the document.
+    /// A map. Its entries have the order of the document.
     Map(Vec<Entry>),
 }
 
-/// A key of a map, the line it stands on, and its value.
+/// An entry of a map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// The line of the key.
+    /// The line of the key, counted from 1.
     pub line: usize,
     /// The value.
     pub value: Node,
 }
 
 impl Node {
-    /// A text that stands nowhere: the value of a flag or an environment variable.
+    /// A string that does not come from a file: the value of a flag or of an environment variable.
     pub fn text(text: &str) -> Self {
         Self { line: 0, data: Data::Text(text.to_owned()) }
     }
 
-    /// What to call the value in a message.
+    /// The value in words, for error messages.
     pub fn describe(&self) -> String {
         match &self.data {
             Data::Null => "nothing".into(),

@@ -1,4 +1,4 @@
-//! The one place that knows the YAML library: texts in, nodes with line numbers out.
+//! Parses YAML into nodes with line numbers. No other module of this crate uses the YAML library.
 
 use std::fmt;
 
@@ -6,40 +6,40 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_saphyr::Spanned;
 
-use super::node::{Data, Entry, Node};
+use super::{Data, Entry, Node};
 
-/// What is wrong with a text that is not YAML.
+/// Why a text is not valid YAML.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// The line of the mistake.
+    /// The line of the mistake, counted from 1.
     pub line: usize,
-    /// What is wrong, in the words of the YAML library.
+    /// The message of the YAML library, without its line number.
     pub message: String,
 }
 
-/// A value as the library delivers it.
+/// A value as the YAML library deserializes it.
 struct Yaml(Spanned<YamlData>);
 
 struct YamlData(Data);
 
-/// A key: any scalar, as text.
+/// A key of a map. Numbers and booleans are allowed and become text.
 struct Key(String);
 
 struct DataVisitor;
 struct KeyVisitor;
 
-/// Parses one document. A text without any document is an empty map.
+/// Parses one document. A text that holds only blank lines and comments is an empty map.
 pub fn parse(text: &str) -> Result<Node, SyntaxError> {
     if text.lines().all(|line| matches!(line.trim_start().chars().next(), None | Some('#'))) {
         return Ok(Node { line: 1, data: Data::Map(Vec::new()) });
     }
-    // Upstream's parser knows only true and false; `yes` and `on` are texts.
+    // As in upstream's parser, only `true` and `false` are booleans: `yes` and `on` are strings.
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options::<Yaml>(text, options).map(Yaml::into_node).map_err(|error| {
         let error = error.without_snippet();
         let line = error.location().map_or(1, |location| line_number(location.line()));
         let message = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-        // The line is told in front of the message, so the library's own mention of it goes.
+        // Callers print the line in front of the message, so the line that the library appends is removed.
         let message = message.split(" at line ").next().unwrap_or_default().to_owned();
         SyntaxError { line, message }
     })

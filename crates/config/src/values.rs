@@ -1,0 +1,13 @@
+//! The values that sources set: checked against the schema, merged, and combined with the defaults.
+//!
+//! | module | task |
+//! | --- | --- |
+//! | [`resolve`] | turns a parsed document into known keys and checked values |
+//! | [`scalar`] | checks and converts a single value |
+//! | [`tree`] | holds checked values with their origin, and merges two sources |
+//! | [`overlay`] | combines the values that were set with the defaults |
+
+pub(crate) mod overlay;
+pub(crate) mod resolve;
+pub(crate) mod scalar;
+pub(crate) mod tree;
