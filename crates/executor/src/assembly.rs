@@ -39,7 +39,7 @@ use crate::cluster::kube::Writer;
 use crate::cluster::kube::actions::KubeActions;
 use crate::cluster::kube::finalizer::Persistence;
 use crate::cluster::kube::objects::KubeObjects;
-use crate::controller::Controller;
+use crate::controller::{Controller, admission_wakeups};
 use crate::lease::{Elector, LeaseConfig, LeaseError};
 use crate::queue::Queue;
 use crate::queue::QueueWaker;
@@ -126,12 +126,13 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     let kube_objects = Arc::new(kube_objects.with_persistence(Persistence::of(&config.plugins.k8s)));
     let objects: Arc<dyn Objects> = Arc::clone(&kube_objects) as _;
     let waker = QueueWaker { memory: Arc::clone(&memory), queue: Arc::clone(&queue) };
-    let gate = Arc::new(Gate::new(gate_settings(&config), Box::new(waker)));
+    let gate = Arc::new(Gate::new(gate_settings(&config), Box::new(waker), Arc::new(SystemClock)));
     let pools = Arc::new(Pools::new(token_pools(&config)));
     let tokens = (!pools.is_empty()).then(|| TokenBroker {
         pools: Arc::clone(&pools),
         store: Arc::new(KubeTokens::new(client.clone())),
         waker: Arc::new(QueueWaker { memory: Arc::clone(&memory), queue: Arc::clone(&queue) }),
+        clock: Arc::new(SystemClock),
     });
     let registry =
         Arc::new(Registry::new(&plugins, &registry_rules(&config), &objects, &store, &gate, tokens.as_ref())?);
@@ -211,7 +212,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     if local_admission {
         follow(watch::quotas::run(client.clone(), Arc::clone(&gate), synced.clone(), stop()).boxed());
     }
-    watches.spawn(tend(gate, stop()));
+    watches.spawn(admission_wakeups::run(gate, Arc::new(SystemClock), stop()));
     if !pools.is_empty() {
         let (pools, queue) = (Arc::clone(&pools), Arc::clone(&queue));
         follow(tokens::run(client.clone(), pools, queue, synced.clone(), stop()).boxed());
@@ -337,8 +338,8 @@ fn gate_settings(config: &Config) -> GateSettings {
     let gate = &config.tasks.launch_gate;
     GateSettings {
         backoff: BackoffSettings {
-            base: u32::try_from(backoff.base_second).unwrap_or_default(),
-            longest: backoff.max_duration.to_std().unwrap_or_default(),
+            base_seconds: u32::try_from(backoff.base_second).unwrap_or_default(),
+            max_duration: backoff.max_duration.to_std().unwrap_or_default(),
         },
         hold_after: gate.hold_after.to_std().unwrap_or_default(),
         hold_for: gate.hold_for.to_std().unwrap_or_default(),
@@ -350,24 +351,10 @@ fn gate_settings(config: &Config) -> GateSettings {
 fn token_pools(config: &Config) -> BTreeMap<String, Pool> {
     let cap = |cap: u32| (cap > 0).then_some(cap);
     let pool = |pool: &PoolConfig| Pool {
-        limits: Limits { quota: pool.quota, project: cap(pool.project_cap), domain: cap(pool.domain_cap) },
+        limits: Limits { total: pool.quota, per_project: cap(pool.project_cap), per_domain: cap(pool.domain_cap) },
         task_types: pool.task_types.iter().cloned().collect(),
     };
     config.tasks.pools.iter().map(|(name, config)| (name.clone(), pool(config))).collect()
-}
-
-/// Lets the gate call whose time has come, and keep itself in order.
-async fn tend(gate: Arc<Gate>, cancel: CancellationToken) {
-    let tidy = async {
-        loop {
-            tokio::time::sleep(GAUGES).await;
-            gate.tidy(jiff::Timestamp::now());
-        }
-    };
-    tokio::select! {
-        () = gate.tend(cancel) => {}
-        () = tidy => {}
-    }
 }
 
 /// The platform as it is at each moment: configuration does not change, pod templates do.

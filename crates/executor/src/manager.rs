@@ -92,7 +92,7 @@ impl CorePlugin for PluginManager {
             ManagerPhase::Started => match self.observe(request.task, &before).await? {
                 Some(seen) => {
                     if seen.phase.phase().is_terminal() {
-                        self.gate.freed(&action_key(request.task), &self.plugin.kind(), now);
+                        self.gate.object_ended(&action_key(request.task), &self.plugin.kind(), now);
                     }
                     (seen.phase, seen.state, seen.due)
                 }
@@ -108,9 +108,9 @@ impl CorePlugin for PluginManager {
 
     async fn abort(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
         let key = action_key(request.task);
-        self.gate.leave(&key, request.task.now);
+        self.gate.withdraw(&key, request.task.now);
         if let Some(tokens) = &self.tokens {
-            tokens.pools.leave(&key);
+            tokens.pools.stop_waiting(&key);
         }
         self.stop(request.task, has_started(request)).await
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aileron_action::TaskAction;
 use aileron_admission::pools::limits::{Account, Token};
-use aileron_admission::pools::{Claim, Pools, TokenStore};
+use aileron_admission::pools::{Pools, TokenClaim, TokenStore};
 use aileron_kubekit::ApiError;
 use aileron_machinery::ActionKey;
 use async_trait::async_trait;
@@ -51,7 +51,7 @@ impl KubeTokens {
 
 #[async_trait]
 impl TokenStore for KubeTokens {
-    async fn create(&self, pool: &str, claim: &Claim) -> Result<(), ApiError> {
+    async fn create(&self, pool: &str, claim: &TokenClaim) -> Result<(), ApiError> {
         let leases = self.leases(&claim.holder.namespace);
         let lease = lease(pool, claim);
         let taken = match leases.create(&PostParams::default(), &lease).await {
@@ -103,7 +103,7 @@ fn token_name(pool: &str, action: &str) -> String {
     format!("{pool}.{action}")
 }
 
-fn lease(pool: &str, claim: &Claim) -> Lease {
+fn lease(pool: &str, claim: &TokenClaim) -> Lease {
     let Account { project, domain } = &claim.account;
     let labels = [(POOL_LABEL, pool), (PROJECT_LABEL, project), (DOMAIN_LABEL, domain)];
     Lease {
@@ -161,8 +161,8 @@ struct Tokens {
 
 impl Tokens {
     fn free(&self, pool: &str, holder: &ActionKey) {
-        self.pools.gone(pool, holder);
-        for key in self.pools.next(pool, Timestamp::now()) {
+        self.pools.token_deleted(pool, holder);
+        for key in self.pools.next_holders(pool, Timestamp::now()) {
             self.queue.wake(&key);
         }
     }
@@ -174,7 +174,7 @@ impl Sink<Lease> for Tokens {
         if listed {
             self.listed.insert((pool.clone(), token.holder.clone()));
         }
-        self.pools.seen(&pool, token.holder, token.account);
+        self.pools.token_seen(&pool, token.holder, token.account);
     }
 
     fn restarted(&mut self) {
@@ -229,9 +229,9 @@ pub async fn give_back(
         }
         for (pool, (held, waiting)) in pools.counts() {
             for key in pools.waiting(&pool).iter().filter(|key| !at_work(key)) {
-                pools.leave(key);
+                pools.stop_waiting(key);
             }
-            for key in pools.next(&pool, Timestamp::now()) {
+            for key in pools.next_holders(&pool, Timestamp::now()) {
                 queue.wake(&key);
             }
             metrics::gauge!("aileron_pool_tokens", "pool" => pool.clone()).set(held as f64);

@@ -1,60 +1,66 @@
-//! Where tokens are handed out: what the pools say, and what the server says to it.
+//! Takes tokens for actions: asks the pools, creates the token, and confirms it with a list from the API server.
 
 use std::sync::Arc;
 
 use aileron_kubekit::ApiError;
+use aileron_machinery::clock::Clock;
 use aileron_machinery::{Pending, PendingReason};
-use jiff::Timestamp;
 
-use super::limits::admitted;
-use super::{Answer, Claim, Pool, Pools, TokenStore, Wait};
+use super::claim::TokenClaim;
+use super::limits::is_admitted;
+use super::store::TokenStore;
+use super::table::{ClaimAnswer, Pool, Pools, TokenWait};
 use crate::waker::ActionWaker;
 
-/// The pools, and how their tokens are made.
+/// The pools, with everything that is needed to take a token.
 #[derive(Clone)]
 pub struct TokenBroker {
-    /// Who holds what.
+    /// Which action holds or waits for a token.
     pub pools: Arc<Pools>,
     /// The tokens in the cluster.
     pub store: Arc<dyn TokenStore>,
-    /// Knows how old actions are.
+    /// Knows when an action was created.
     pub waker: Arc<dyn ActionWaker>,
+    /// The time after a request, which may have taken long.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl TokenBroker {
-    /// Gets a token of a pool; nothing if the claim holds one now.
+    /// Takes a token of a pool. Returns `None` if the action holds one now, otherwise why it must wait.
     ///
     /// # Errors
-    /// The server refuses the token as such, so that trying again is no use. Anything else is waited for.
-    pub async fn take(&self, name: &str, pool: &Pool, claim: &Claim) -> Result<Option<Wait>, ApiError> {
-        match self.pools.ask(name, pool, claim) {
-            Answer::Held => return Ok(None),
-            Answer::Wait(wait) => return Ok(Some(wait)),
-            Answer::Take => {}
+    /// The API server rejects the token object itself, so that no later request can succeed. After any other error the
+    /// action waits.
+    pub async fn take(&self, name: &str, pool: &Pool, claim: &TokenClaim) -> Result<Option<TokenWait>, ApiError> {
+        match self.pools.claim(name, pool, claim) {
+            ClaimAnswer::Held => return Ok(None),
+            ClaimAnswer::Wait(wait) => return Ok(Some(wait)),
+            ClaimAnswer::Create => {}
         }
-        let taken = match self.store.create(name, claim).await {
-            // Another executor may have taken one at the same moment; whoever is one too many gives it back.
-            Ok(()) => self.store.list(name).await.map(|tokens| admitted(&pool.limits, tokens, &claim.holder)),
+        let admitted = match self.store.create(name, claim).await {
+            // Another executor may have created a token at the same time. If there are too many, the latest is deleted.
+            Ok(()) => self.store.list(name).await.map(|tokens| is_admitted(&pool.limits, tokens, &claim.holder)),
             Err(error) => Err(error),
         };
-        if taken.as_ref().is_ok_and(|admitted| *admitted) {
+        if admitted.as_ref().is_ok_and(|admitted| *admitted) {
             self.pools.confirmed(name, claim);
             return Ok(None);
         }
-        // If this fails too, the token is seen by the watch, and its holder asks the server again whether it counts.
-        let returned = self.store.delete(name, &claim.holder).await;
-        match taken.and(returned) {
+        // If this fails too, the watch shows the token, and the next claim of the action confirms or deletes it.
+        let deleted = self.store.delete(name, &claim.holder).await;
+        match admitted.and(deleted) {
             Ok(()) => {
-                self.pools.missed(name, claim);
-                let words = format!("pool {name}: the last token was taken a moment before");
-                Ok(Some(Wait { pending: Pending::new(PendingReason::Pool, words), until: None }))
+                self.pools.over_limit(name, claim);
+                let text = format!("pool {name}: the last token was taken a moment before");
+                Ok(Some(TokenWait { pending: Pending::new(PendingReason::Pool, text), retry_at: None }))
             }
             Err(error) => {
-                let wait = self.pools.failed(name, claim, &error, claim.now.max(Timestamp::now()));
+                let now = claim.now.max(self.clock.now());
+                let wait = self.pools.request_failed(name, claim, &error, now);
                 if error.is_invalid() || error.is_bad_request() || error.is_too_large() {
                     return Err(error);
                 }
-                tracing::warn!(pool = name, %error, "a token could not be taken; trying again later");
+                tracing::warn!(pool = name, %error, "failed to take a token; trying again after a back-off");
                 Ok(Some(wait))
             }
         }

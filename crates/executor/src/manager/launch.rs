@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use aileron_action::metadata::ATTEMPT_LABEL;
 use aileron_action::object_identity::{Claim, FINALIZER, Found, complete, examine, is_of, object_name};
-use aileron_admission::backoff::later;
-use aileron_admission::gate::Answer;
-use aileron_admission::gate::permit::{Refused, Waiting};
-use aileron_admission::request::Request;
+use aileron_admission::create_request::CreateRequest;
+use aileron_admission::gate::{Admission, RefusedCreate, Waiting};
+use aileron_admission::time::after;
 use aileron_kubekit::ApiError;
+use aileron_machinery::jitter::random;
 use aileron_machinery::{
     AnyResource, ExecutionError, Pending, PendingReason, Phase, PhaseInfo, PluginError, TaskContext, TaskInfo,
     TaskMetadata,
@@ -58,21 +58,21 @@ impl PluginManager {
             let found = examine(task, &self.plugin.properties(), found.metadata());
             return Ok((self.meet(task, before, &name, found)?, None));
         }
-        let request = Request::of(&self.plugin.kind(), built.as_ref());
-        let pass = match self.gate.ask(&action_key(task), request, task.now) {
-            Answer::Go(pass) => pass,
-            Answer::Wait(waiting) => return Ok(wait(task, before, waiting)),
-            Answer::Never(reason) => return Ok((never(task, reason), None)),
+        let request = CreateRequest::of(&self.plugin.kind(), built.as_ref());
+        let permit = match self.gate.request_permit(&action_key(task), request, task.now) {
+            Admission::Permit(permit) => permit,
+            Admission::Wait(waiting) => return Ok(wait(task, before, waiting)),
+            Admission::NeverFits(reason) => return Ok((never(task, reason), None)),
         };
-        let created = self.objects.create(self.plugin.as_ref(), built, &|| pass.holds(Timestamp::now())).await;
+        let created = self.objects.create(self.plugin.as_ref(), built, &|| permit.is_valid(Timestamp::now())).await;
         // The server may have taken its time.
         let now = task.now.max(Timestamp::now());
         let phase = match created {
             Ok(Sent::Created(version)) => {
-                pass.created(version, now);
+                permit.created(version, now);
                 Ok(submitted(task))
             }
-            Ok(Sent::HeldBack) => return Ok(wait(task, before, pass.held_back(now))),
+            Ok(Sent::HeldBack) => return Ok(wait(task, before, permit.not_sent(now))),
             Err(error) if error.is_already_exists() => {
                 let found = match self.objects.look(self.plugin.as_ref(), namespace, &name).await {
                     Ok(object) => examine(task, &self.plugin.properties(), object.metadata()),
@@ -82,18 +82,18 @@ impl PluginManager {
                 let phase = self.meet(task, before, &name, found)?;
                 let look_at = match found {
                     // Objects of others are not watched, so nobody tells when one is gone.
-                    Found::Terminating => Some(later(now, LOOK_AGAIN)),
+                    Found::Terminating => Some(after(now, LOOK_AGAIN)),
                     // At once, but a server that goes on like that is not kept busy.
-                    Found::Gone if prior(before).reason == phase.reason() => Some(later(now, LOOK_AGAIN)),
+                    Found::Gone if prior(before).reason == phase.reason() => Some(after(now, LOOK_AGAIN)),
                     Found::Gone => Some(now),
                     Found::Ours | Found::Foreign => None,
                 };
                 return Ok((phase, look_at));
             }
-            Err(error) => match pass.refused(&error, now) {
-                Refused::Wait(waiting) => return Ok(wait(task, before, waiting)),
-                Refused::Never(reason) => Ok(never(task, reason)),
-                Refused::Otherwise => refused(task, error),
+            Err(error) => match permit.refused(&error, now, random()) {
+                RefusedCreate::Wait(waiting) => return Ok(wait(task, before, waiting)),
+                RefusedCreate::NeverFits(reason) => Ok(never(task, reason)),
+                RefusedCreate::OtherError => refused(task, error),
             },
         };
         Ok((phase?, None))
@@ -176,12 +176,12 @@ fn submitted(task: &TaskContext) -> PhaseInfo {
 
 /// The phase of a task that the gate keeps.
 fn wait(task: &TaskContext, before: &PluginState, waiting: Waiting) -> Launched {
-    let Waiting { why, look_at } = waiting;
+    let Waiting { reason, recheck_at } = waiting;
     let prior = prior(before);
     // Within one phase a version never goes back.
     let version = if prior.phase == Phase::WaitingForResources { prior.version } else { PhaseInfo::FIRST_VERSION };
-    let phase = PhaseInfo::waiting_for_resources(version, why.text, TaskInfo::at(task.now)).because(why.reason);
-    (phase.newer_than(&prior), Some(look_at))
+    let phase = PhaseInfo::waiting_for_resources(version, reason.text, TaskInfo::at(task.now)).because(reason.code);
+    (phase.newer_than(&prior), Some(recheck_at))
 }
 
 /// The end of a task that the gate will never let through.

@@ -22,7 +22,7 @@ impl PluginManager {
     ) -> Result<Launched, PluginError> {
         if self.objects.lacks(&self.plugin.kind()) {
             // Nobody behind it in line should wait for a task that cannot start.
-            self.gate.leave(&action_key(task), task.now);
+            self.gate.withdraw(&action_key(task), task.now);
             return Ok((self.wait_for_kind(task, before), None));
         }
         if let Some(launched) = self.hold_tokens(task, before).await? {

@@ -1,6 +1,6 @@
 //! Tokens that a task must hold before its object is made.
 
-use aileron_admission::pools::Claim;
+use aileron_admission::pools::TokenClaim;
 use aileron_machinery::{ExecutionError, PhaseInfo, PluginError, TaskContext, TaskInfo};
 
 use super::launch::Launched;
@@ -21,7 +21,7 @@ impl PluginManager {
         let Some(desk) = &self.tokens else {
             return Ok(self.plugin.token(task).map(|request| (unknown_pool(task, &request.pool), None)));
         };
-        let claim = Claim::of(task, desk.waker.created(&action_key(task)).unwrap_or(task.now));
+        let claim = TokenClaim::of(task, desk.waker.created_at(&action_key(task)).unwrap_or(task.now));
         for request in desk.pools.needed(self.plugin.as_ref(), task) {
             let name = request.pool.as_str();
             let Some(pool) = desk.pools.pool(name) else {
@@ -31,7 +31,7 @@ impl PluginManager {
                 PluginError::caused_by(error.reason.clone(), format!("failed to take a token of pool {name}"), error)
             })?;
             if let Some(wait) = wait {
-                return Ok(Some((waiting(task, before, wait.pending), wait.until)));
+                return Ok(Some((waiting(task, before, wait.pending), wait.retry_at)));
             }
         }
         Ok(None)

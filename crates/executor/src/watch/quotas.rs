@@ -74,7 +74,7 @@ impl Sink<ResourceQuota> for Quotas {
     fn seen(&mut self, quota: ResourceQuota, listed: bool) {
         self.refusals = 0;
         let (namespace, name) = place(&quota);
-        self.gate.quota_seen(&namespace, &Quota::of(&quota), Timestamp::now());
+        self.gate.quota_changed(&namespace, &Quota::of(&quota), Timestamp::now());
         if listed {
             self.listed.insert((namespace, name));
         }
@@ -86,13 +86,13 @@ impl Sink<ResourceQuota> for Quotas {
 
     fn listed(&mut self) {
         self.refusals = 0;
-        self.gate.quotas_listed(Some(&std::mem::take(&mut self.listed)), Timestamp::now());
+        self.gate.quotas_listed(&std::mem::take(&mut self.listed), Timestamp::now());
     }
 
     fn gone(&mut self, quota: ResourceQuota) {
         self.refusals = 0;
         let (namespace, name) = place(&quota);
-        self.gate.quota_gone(&namespace, &name, Timestamp::now());
+        self.gate.quota_deleted(&namespace, &name, Timestamp::now());
     }
 
     fn goes_on(&mut self, error: &watcher::Error) -> bool {
@@ -116,7 +116,7 @@ fn do_without(gate: &Gate, synced: &Synced, told: &mut bool) {
              and watch of resourcequotas to have tasks wait without trying"
         );
     }
-    gate.quotas_listed(None, Timestamp::now());
+    gate.quotas_not_visible(Timestamp::now());
     synced.mark(NAME);
 }
 
