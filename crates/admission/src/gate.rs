@@ -31,7 +31,7 @@
 //!
 //! From *Reserved* to the end of *Created* or *ResultUnknown* the create request has a reservation: its quota usage is
 //! subtracted from what is available to others. While its kind is in back-off, a create request does not become *Reserved*,
-//! unless it is smaller than those that were refused.
+//! unless it is smaller than every refused create request.
 //!
 //! # Modules
 //!

@@ -89,7 +89,7 @@ impl Refusal {
         } else if error.is_conflict_of_quotas() {
             "a quota was changed at the same time"
         } else if error.code == 500 && about_quota && (contains("timed out") || contains("timeout")) {
-            "the API server took too long to look at quotas"
+            "the API server took too long to check the quotas"
         } else if contains("etcdserver:")
             && !contains("request is too large")
             && (error.is_forbidden() || error.code == 500)

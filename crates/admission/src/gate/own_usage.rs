@@ -3,7 +3,7 @@
 //! The ResourceQuota controller recounts usage from its own cache. When an object ends it writes the result, in which
 //! objects that were created a moment ago are often missing. For a short time a full quota then seems to have something
 //! left. The API server believes the quota too: it accepts create requests until the next recount corrects the usage, and
-//! refuses those that follow. So the gate never takes the usage to be less than that of the objects it knows to exist.
+//! then refuses create requests until the usage is below the limit. So the gate never takes the usage to be less than that of the objects it knows to exist.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

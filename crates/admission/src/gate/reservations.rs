@@ -59,7 +59,7 @@ struct Created {
 
 /// Increases of one quota's usage since there was last no reservation that it did not show.
 ///
-/// It cannot be told which increase belongs to which object. But when the sum of the increases reaches the sum of the
+/// It is not known which increase belongs to which object. But when the sum of the increases reaches the sum of the
 /// reservations, the usage includes all of them. A recount may cause an increase too. So this conclusion is used only for
 /// objects that were created, which [`super::own_usage`] counts as well.
 #[derive(Debug, Default)]
@@ -250,7 +250,7 @@ mod tests {
         let id = reservations.add(&request(), &quotas(&first));
         assert_eq!(available(&reservations, &first), "4");
         reservations.quota_changed(Some(&first), &second, &quotas(&second));
-        assert_eq!(available(&reservations, &second), "3", "it cannot be told which of the two objects is included");
+        assert_eq!(available(&reservations, &second), "3", "it is not known which of the two objects is included");
         reservations.object_created(id, Some(14), &quotas(&second), at(0));
         assert_eq!(available(&reservations, &second), "3");
         reservations.quota_changed(Some(&second), &third, &quotas(&third));

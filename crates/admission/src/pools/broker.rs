@@ -66,3 +66,114 @@ impl TokenBroker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeSet;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use aileron_machinery::ActionKey;
+    use async_trait::async_trait;
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+    use super::*;
+    use crate::pools::limits::{Account, Limits, Token};
+    use crate::time::after;
+    use crate::waker::NoWaker;
+
+    const POOL: &str = "licences";
+
+    struct StoppedClock(Timestamp);
+
+    impl Clock for StoppedClock {
+        fn now(&self) -> Timestamp {
+            self.0
+        }
+    }
+
+    /// Tokens in memory. `create` fails with the error, if there is one.
+    #[derive(Default)]
+    struct MemoryTokens {
+        tokens: Mutex<Vec<Token>>,
+        error: Option<ApiError>,
+    }
+
+    #[async_trait]
+    impl TokenStore for MemoryTokens {
+        async fn create(&self, _: &str, claim: &TokenClaim) -> Result<(), ApiError> {
+            if let Some(error) = &self.error {
+                return Err(error.clone());
+            }
+            let mut tokens = self.tokens.lock().unwrap();
+            let version = tokens.len() as u64;
+            tokens.push(Token { holder: claim.holder.clone(), account: claim.account.clone(), version });
+            Ok(())
+        }
+
+        async fn list(&self, _: &str) -> Result<Vec<Token>, ApiError> {
+            Ok(self.tokens.lock().unwrap().clone())
+        }
+
+        async fn delete(&self, _: &str, holder: &ActionKey) -> Result<(), ApiError> {
+            self.tokens.lock().unwrap().retain(|token| token.holder != *holder);
+            Ok(())
+        }
+    }
+
+    /// A broker for one pool with one token, whose clock is at ten seconds.
+    fn broker(store: &Arc<MemoryTokens>) -> TokenBroker {
+        let limits = Limits { total: 1, per_project: None, per_domain: None };
+        let pool = Pool { limits, task_types: BTreeSet::new() };
+        TokenBroker {
+            pools: Arc::new(Pools::new([(POOL.to_owned(), pool)].into())),
+            store: Arc::clone(store) as _,
+            waker: Arc::new(NoWaker),
+            clock: Arc::new(StoppedClock(Timestamp::from_second(10).unwrap())),
+        }
+    }
+
+    fn claim(name: &str) -> TokenClaim {
+        TokenClaim {
+            holder: ActionKey::new("ns", name),
+            owner: OwnerReference::default(),
+            account: Account { project: "p".into(), domain: "d".into() },
+            identity: String::new(),
+            created_at: Timestamp::UNIX_EPOCH,
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    async fn take(broker: &TokenBroker, name: &str) -> Result<Option<TokenWait>, ApiError> {
+        broker.take(POOL, broker.pools.pool(POOL).unwrap(), &claim(name)).await
+    }
+
+    #[tokio::test]
+    async fn a_token_over_the_limit_is_deleted_and_the_earlier_one_stays() {
+        let store = Arc::new(MemoryTokens::default());
+        assert_eq!(take(&broker(&store), "a").await.unwrap(), None);
+        // Another executor, which has not seen the first token yet.
+        let wait = take(&broker(&store), "b").await.unwrap().unwrap();
+        assert_eq!(wait.pending.message, "pool licences: the last token was taken a moment before");
+        let holders: Vec<_> = store.tokens.lock().unwrap().iter().map(|token| token.holder.clone()).collect();
+        assert_eq!(holders, [ActionKey::new("ns", "a")]);
+    }
+
+    #[tokio::test]
+    async fn the_back_off_after_a_failed_request_starts_when_the_request_ended() {
+        let error = Some(ApiError { code: 503, ..ApiError::default() });
+        let broker = broker(&Arc::new(MemoryTokens { error, ..MemoryTokens::default() }));
+        let wait = take(&broker, "a").await.unwrap().unwrap();
+        assert_eq!(wait.retry_at, Some(after(broker.clock.now(), Duration::from_secs(1))));
+    }
+
+    #[tokio::test]
+    async fn a_token_that_the_api_server_rejects_is_an_error() {
+        let error = Some(ApiError { code: 422, reason: "Invalid".into(), ..ApiError::default() });
+        let broker = broker(&Arc::new(MemoryTokens { error, ..MemoryTokens::default() }));
+        assert!(take(&broker, "a").await.unwrap_err().is_invalid());
+    }
+}

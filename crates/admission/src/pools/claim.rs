@@ -15,7 +15,7 @@ pub struct TokenClaim {
     pub owner: OwnerReference,
     /// The account that the token is counted on.
     pub account: Account,
-    /// Project, domain, run and action, for users who look at the token object.
+    /// Project, domain, run and action, for users who inspect the token object.
     pub identity: String,
     /// When the action was created. Older actions come first.
     pub created_at: Timestamp,
