@@ -1,344 +1,201 @@
-//! How long creates of one kind in one namespace pause after the cluster refused one.
+//! Back-off after refused create requests: how long creates of one kind in one namespace are not sent.
 //!
-//! A state machine without a clock of its own: every call says what time it is, and the random part of a pause is
-//! handed in.
+//! A state machine without a clock and without random numbers of its own: every call passes the current time, and the
+//! caller passes the random number for the jitter.
 
 use std::time::Duration;
 
 use aileron_machinery::backoff::{ExponentialBackoff, Jitter};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use crate::amounts::Amounts;
+use crate::amounts::{self, Amounts};
+use crate::time::after;
 
-/// What the operator may set: `tasks.backoff`.
+/// The configuration section `tasks.backoff`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackoffSettings {
-    /// `base-second`: the n-th pause is this to the power of n, in seconds. Zero switches the growth off.
-    pub base: u32,
-    /// `max-duration`: the longest pause.
-    pub longest: Duration,
+    /// `base-second`: the n-th back-off period lasts this number to the power of n, in seconds, starting with n = 0. With
+    /// 0 every period has the same length.
+    pub base_seconds: u32,
+    /// `max-duration`: the longest back-off period, without its jitter.
+    pub max_duration: Duration,
 }
 
-/// Why creates pause.
+/// Why a create request was refused, as far as back-off is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// A quota was used up. A smaller request may fit.
+pub enum BackoffCause {
+    /// A quota was used up. A smaller create request may still fit.
     Quota,
-    /// The server has too much to do. Any request adds to that.
+    /// The API server is overloaded or not available. A create request of any size would make this worse.
     Overload,
 }
 
-/// Pauses that grow with each refusal, and the amounts that were refused.
+/// Back-off periods that grow with each refusal, and the amounts that were refused.
 ///
 /// # Differs from upstream
 ///
-/// Flyte 2's executor has no back-off. Against Flyte 1's: it is kept for every kind, not only for pods; every resource of
-/// a refusal becomes a ceiling, compared exactly; overload honours the timer alone; pauses have a random part; a success
-/// below the ceilings leaves the timer alone, since it says nothing about larger requests. And with `base-second` zero a
-/// refused create waits a fixed pause, where Flyte 1 tries again at every look.
+/// Flyte 2's executor has no back-off. Compared with Flyte 1: back-off is kept for every kind, not only for pods. Every
+/// resource of a refusal becomes a ceiling, and amounts are compared exactly. After an overload only the timer counts.
+/// Periods have a random part. A success below the ceilings does not end the period, because it says nothing about larger
+/// requests. With `base-second: 0` a refused create waits a fixed period, where Flyte 1 tries again in every round.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     settings: BackoffSettings,
+    /// The exponent of the next period.
     exponent: u32,
-    pause: Option<Pause>,
+    /// The last period, which may be over.
+    period: Option<Period>,
+    /// The smallest refused amount of each resource.
     ceilings: Amounts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pause {
-    until: Timestamp,
-    cause: Cause,
+struct Period {
+    ends_at: Timestamp,
+    cause: BackoffCause,
 }
 
-/// The pause after the first refusal: any base to the power of zero, in seconds.
-const FIRST: Duration = Duration::from_secs(1);
+/// Length of the first back-off period: any base to the power of zero, in seconds.
+const FIRST_PERIOD: Duration = Duration::from_secs(1);
 
-/// A pause where growth is switched off: long enough not to be a burden on the server, short enough not to be noticed in
-/// the length of a task.
-const FIXED: Duration = Duration::from_secs(5);
+/// Length of every back-off period when `base-second` is 0. Long enough not to load the API server, short compared with
+/// the duration of a task.
+const FIXED_PERIOD: Duration = Duration::from_secs(5);
 
-/// After a pause nobody who wants the same kind of object came for so long that the cluster may be another one.
-const FORGOTTEN: Duration = Duration::from_secs(600);
+/// Back-off state that has not been used for this long is reset, because the cluster may have changed since. Longer than
+/// any usual back-off period, so that state of a kind that is still created is not lost.
+const BACKOFF_STATE_TTL: Duration = Duration::from_secs(600);
 
-/// The random part of a pause, so that executors and kinds that were refused together do not come back together.
-pub const JITTER: Jitter = Jitter { from: 1.0, to: 1.2 };
+/// The random part of a period: at most a fifth is added. Executors and kinds that were refused at the same time then do not
+/// retry at the same time.
+const JITTER: Jitter = Jitter { from: 1.0, to: 1.2 };
 
 impl Default for BackoffSettings {
     fn default() -> Self {
-        Self { base: 2, longest: Duration::from_secs(20) }
+        Self { base_seconds: 2, max_duration: Duration::from_secs(20) }
     }
 }
 
 impl BackoffSettings {
-    /// The pause after so many refusals before, without its random part.
-    fn pause(&self, exponent: u32) -> Duration {
-        if self.base == 0 {
-            return FIXED.min(self.longest);
+    /// The length of the period with this exponent, without jitter.
+    fn period(&self, exponent: u32) -> Duration {
+        if self.base_seconds == 0 {
+            return FIXED_PERIOD.min(self.max_duration);
         }
-        let backoff = ExponentialBackoff { first: FIRST, factor: self.base, longest: self.longest };
+        let backoff = ExponentialBackoff { first: FIRST_PERIOD, factor: self.base_seconds, longest: self.max_duration };
         backoff.pause(exponent.saturating_add(1))
     }
 }
 
 impl Backoff {
-    /// No pause.
+    /// The state before any refusal.
     #[must_use]
     pub fn new(settings: BackoffSettings) -> Self {
-        Self { settings, exponent: 0, pause: None, ceilings: Amounts::new() }
+        Self { settings, exponent: 0, period: None, ceilings: Amounts::new() }
     }
 
-    /// Whether a pause is under way, and why.
+    /// The cause of the current back-off period; `None` outside a period.
     #[must_use]
-    pub fn running(&self, now: Timestamp) -> Option<Cause> {
-        self.pause.filter(|pause| now < pause.until).map(|pause| pause.cause)
+    pub fn active_cause(&self, now: Timestamp) -> Option<BackoffCause> {
+        self.period.filter(|period| now < period.ends_at).map(|period| period.cause)
     }
 
-    /// When the pause ends, if one is under way.
+    /// When the current back-off period ends; `None` outside a period.
     #[must_use]
-    pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.pause.map(|pause| pause.until).filter(|until| now < *until)
+    pub fn ends_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.period.map(|period| period.ends_at).filter(|ends_at| now < *ends_at)
     }
 
-    /// The last pause ended so long ago that it says nothing any more.
+    /// Whether the last period ended so long ago that the state should be dropped.
     #[must_use]
-    pub fn is_forgotten(&self, now: Timestamp) -> bool {
-        self.pause.is_none_or(|pause| later(pause.until, self.settings.longest.max(FORGOTTEN)) <= now)
+    pub fn is_stale(&self, now: Timestamp) -> bool {
+        let ttl = self.settings.max_duration.max(BACKOFF_STATE_TTL);
+        self.period.is_none_or(|period| after(period.ends_at, ttl) <= now)
     }
 
-    /// Nothing is remembered: as if nothing had ever been refused.
+    /// Whether the state is the same as before any refusal.
     #[must_use]
-    pub fn is_clear(&self) -> bool {
-        self.pause.is_none() && self.ceilings.is_empty()
+    pub fn is_reset(&self) -> bool {
+        self.period.is_none() && self.ceilings.is_empty()
     }
 
-    /// Whether a request may be tried: always when no pause is under way, and during one for quota if it asks for less
-    /// of everything than what was refused.
+    /// Whether a create request with these amounts may be sent. Outside a period it always may. During a period for quota
+    /// it may if every amount is below what was refused.
     #[must_use]
-    pub fn admits(&self, request: &Amounts, now: Timestamp) -> bool {
-        match self.running(now) {
+    pub fn allows(&self, requested: &Amounts, now: Timestamp) -> bool {
+        match self.active_cause(now) {
             None => true,
-            Some(Cause::Overload) => false,
-            Some(Cause::Quota) => !self.ceilings.is_empty() && self.is_below_ceilings(request),
+            Some(BackoffCause::Overload) => false,
+            Some(BackoffCause::Quota) => !self.ceilings.is_empty() && self.is_below_ceilings(requested),
         }
     }
 
-    /// A create was refused. `random` is between zero and one.
+    /// Records that a create request was refused. `random` is between 0 and 1 and chooses the jitter.
     ///
-    /// A pause that is under way stays as it is, whatever the number of creates that were on their way: one cause is one
-    /// refusal. But the server's own wish about when to come back always counts.
-    pub fn refused(
+    /// A refusal during a period does not start another one: requests that were in flight together are refused for the
+    /// same cause. But the period never ends before the time that the API server asked for in `retry_after`.
+    pub fn create_refused(
         &mut self,
-        cause: Cause,
-        amounts: &Amounts,
-        at_least: Option<Duration>,
+        cause: BackoffCause,
+        refused: &Amounts,
+        retry_after: Option<Duration>,
         now: Timestamp,
         random: f64,
     ) {
-        let floor = at_least.map(|wait| later(now, wait));
-        match self.pause.as_mut().filter(|pause| now < pause.until) {
-            Some(pause) => {
-                pause.until = floor.map_or(pause.until, |floor| floor.max(pause.until));
-                if cause == Cause::Overload {
-                    pause.cause = cause;
+        let earliest_end = retry_after.map_or(Timestamp::MIN, |wait| after(now, wait));
+        match self.period.as_mut().filter(|period| now < period.ends_at) {
+            Some(period) => {
+                period.ends_at = period.ends_at.max(earliest_end);
+                if cause == BackoffCause::Overload {
+                    period.cause = cause;
                 }
             }
-            None => {
-                let length = self.settings.pause(self.exponent);
-                // At the cap there is nothing left to grow; going on would only overflow.
-                if length < self.settings.longest {
-                    self.exponent = self.exponent.saturating_add(1);
-                }
-                let until = later(now, JITTER.applied(length, random));
-                self.pause = Some(Pause { until: floor.map_or(until, |floor| floor.max(until)), cause });
-            }
+            None => self.period = Some(self.start_period(cause, earliest_end, now, random)),
         }
-        if cause == Cause::Quota {
-            for (name, amount) in amounts {
-                if self.ceilings.get(name).is_none_or(|ceiling| amount < ceiling) {
-                    self.ceilings.insert(name.clone(), amount.clone());
-                }
-            }
+        if cause == BackoffCause::Quota {
+            self.lower_ceilings(refused);
         }
     }
 
-    /// A create went through.
-    pub fn succeeded(&mut self, request: &Amounts, now: Timestamp) {
-        let proves_little = self.running(now).is_some() && self.is_below_ceilings(request);
-        if !proves_little {
+    /// Records that a create request succeeded. This resets the state, unless the request was below the ceilings of the
+    /// current period: such a success says nothing about larger requests.
+    pub fn create_succeeded(&mut self, requested: &Amounts, now: Timestamp) {
+        let was_small = self.active_cause(now).is_some() && self.is_below_ceilings(requested);
+        if !was_small {
             *self = Self::new(self.settings);
         }
     }
 
-    /// Something of the quota became free: the schedule begins anew, with a first try at `at`.
-    pub fn freed(&mut self, at: Timestamp) {
-        if let Some(pause) = self.pause.as_mut().filter(|pause| pause.cause == Cause::Quota) {
-            pause.until = pause.until.min(at);
+    /// Records that part of the quota became free: a period for quota ends at `retry_at` at the latest, and the next
+    /// periods are short again.
+    pub fn quota_freed(&mut self, retry_at: Timestamp) {
+        if let Some(period) = self.period.as_mut().filter(|period| period.cause == BackoffCause::Quota) {
+            period.ends_at = period.ends_at.min(retry_at);
             self.exponent = 0;
         }
     }
 
-    fn is_below_ceilings(&self, request: &Amounts) -> bool {
-        self.ceilings.iter().all(|(name, ceiling)| request.get(name).is_none_or(|amount| amount < ceiling))
+    fn start_period(&mut self, cause: BackoffCause, earliest_end: Timestamp, now: Timestamp, random: f64) -> Period {
+        let length = self.settings.period(self.exponent);
+        // At the maximum the exponent stays, because a larger one would change nothing.
+        if length < self.settings.max_duration {
+            self.exponent = self.exponent.saturating_add(1);
+        }
+        let ends_at = after(now, JITTER.applied(length, random));
+        Period { ends_at: ends_at.max(earliest_end), cause }
     }
-}
 
-/// A moment after another; the end of time if there is none.
-pub fn later(now: Timestamp, wait: Duration) -> Timestamp {
-    SignedDuration::try_from(wait).ok().and_then(|wait| now.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
+    fn lower_ceilings(&mut self, refused: &Amounts) {
+        amounts::lower_to(&mut self.ceilings, refused);
+        for (name, amount) in refused {
+            self.ceilings.entry(name.clone()).or_insert_with(|| amount.clone());
+        }
+    }
+
+    fn is_below_ceilings(&self, requested: &Amounts) -> bool {
+        self.ceilings.iter().all(|(name, ceiling)| requested.get(name).is_none_or(|amount| amount < ceiling))
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::amounts::of;
-
-    fn at(millis: i64) -> Timestamp {
-        Timestamp::from_millisecond(millis).unwrap()
-    }
-
-    fn pauses(settings: BackoffSettings, count: usize, random: f64) -> Vec<Duration> {
-        let mut backoff = Backoff::new(settings);
-        let mut now = at(0);
-        let mut lengths = Vec::new();
-        for _ in 0..count {
-            backoff.refused(Cause::Quota, &of(&[("pods", "1")]), None, now, random);
-            let until = backoff.until(now).unwrap();
-            lengths.push(Duration::try_from(until.duration_since(now)).unwrap());
-            now = until;
-        }
-        lengths
-    }
-
-    #[test]
-    fn pauses_grow_by_the_base_up_to_the_longest() {
-        let seconds: Vec<_> = pauses(BackoffSettings::default(), 7, 0.0).iter().map(Duration::as_secs).collect();
-        assert_eq!(seconds, [1, 2, 4, 8, 16, 20, 20]);
-        let ten_minutes = BackoffSettings { base: 2, longest: Duration::from_secs(600) };
-        assert_eq!(pauses(ten_minutes, 12, 0.0).last(), Some(&Duration::from_secs(600)));
-        let off = BackoffSettings { base: 0, ..BackoffSettings::default() };
-        assert_eq!(pauses(off, 3, 0.0), [FIXED; 3]);
-    }
-
-    #[test]
-    fn refusals_on_their_way_together_are_one_refusal() {
-        let mut backoff = Backoff::new(BackoffSettings::default());
-        for _ in 0..20 {
-            backoff.refused(Cause::Quota, &of(&[("pods", "1")]), None, at(0), 0.0);
-        }
-        assert_eq!(backoff.until(at(0)), Some(at(1000)));
-        backoff.refused(Cause::Quota, &of(&[("pods", "1")]), None, at(1000), 0.0);
-        assert_eq!(backoff.until(at(1000)), Some(at(3000)));
-    }
-
-    #[test]
-    fn a_smaller_request_may_try_and_an_equal_one_may_not() {
-        let mut backoff = Backoff::new(BackoffSettings::default());
-        backoff.refused(Cause::Quota, &of(&[("limits.cpu", "700m"), ("limits.memory", "1Gi")]), None, at(0), 0.0);
-        backoff.refused(Cause::Quota, &of(&[("limits.cpu", "500m")]), None, at(1), 0.0);
-        let tries = |cpu: &str, memory: &str| {
-            backoff.admits(&of(&[("limits.cpu", cpu), ("limits.memory", memory), ("pods", "1")]), at(2))
-        };
-        assert!(tries("499m", "1Mi"));
-        assert!(!tries("500m", "1Mi"), "a fraction of a unit counts");
-        assert!(!tries("1m", "1Gi"));
-        assert!(backoff.admits(&of(&[("pods", "1")]), at(2)), "asks for nothing that was refused");
-        assert!(tries("1m", "1Mi") && backoff.admits(&of(&[("limits.cpu", "9")]), at(1000)), "the pause is over");
-    }
-
-    #[test]
-    fn overload_and_an_unreadable_refusal_hold_everybody() {
-        let mut backoff = Backoff::new(BackoffSettings::default());
-        backoff.refused(Cause::Overload, &Amounts::new(), None, at(0), 0.0);
-        assert!(!backoff.admits(&Amounts::new(), at(1)));
-        let mut backoff = Backoff::new(BackoffSettings::default());
-        backoff.refused(Cause::Quota, &Amounts::new(), None, at(0), 0.0);
-        assert!(!backoff.admits(&of(&[("pods", "1")]), at(1)));
-    }
-
-    #[test]
-    fn the_server_says_when_to_come_back_at_the_earliest() {
-        let mut backoff = Backoff::new(BackoffSettings::default());
-        backoff.refused(Cause::Overload, &Amounts::new(), Some(Duration::from_secs(60)), at(0), 1.0);
-        assert_eq!(backoff.until(at(0)), Some(at(60_000)), "also beyond the cap");
-        backoff.refused(Cause::Overload, &Amounts::new(), Some(Duration::from_secs(1)), at(1), 1.0);
-        assert_eq!(backoff.until(at(1)), Some(at(60_000)));
-    }
-
-    #[test]
-    fn freed_quota_begins_the_schedule_anew_but_not_that_of_an_overloaded_server() {
-        let mut backoff = Backoff::new(BackoffSettings::default());
-        for now in [0, 2000, 6000] {
-            backoff.refused(Cause::Quota, &of(&[("pods", "1")]), None, at(now), 0.0);
-        }
-        backoff.freed(at(6100));
-        assert_eq!(backoff.until(at(6000)), Some(at(6100)));
-        backoff.refused(Cause::Quota, &of(&[("pods", "1")]), None, at(6100), 0.0);
-        assert_eq!(backoff.until(at(6100)), Some(at(7100)));
-        backoff.refused(Cause::Overload, &Amounts::new(), None, at(6200), 0.0);
-        backoff.freed(at(6300));
-        assert_eq!(backoff.until(at(6200)), Some(at(7100)));
-    }
-
-    proptest! {
-        #[test]
-        fn pauses_never_shrink_and_never_exceed_the_cap(
-            base in 0_u32..100, cap in 0_u64..100_000, random in 0.0_f64..=1.0, count in 1_usize..80,
-        ) {
-            let settings = BackoffSettings { base, longest: Duration::from_secs(cap) };
-            let mut backoff = Backoff::new(settings);
-            let (mut now, mut before) = (at(0), Duration::ZERO);
-            for _ in 0..count {
-                backoff.refused(Cause::Overload, &Amounts::new(), None, now, random);
-                let until = backoff.until(now).unwrap_or(now);
-                let length = Duration::try_from(until.duration_since(now)).unwrap();
-                prop_assert!(length >= before, "{length:?} after {before:?}");
-                prop_assert!(length <= settings.longest.mul_f64(JITTER.to) + Duration::from_micros(1));
-                (now, before) = (until, length);
-            }
-        }
-
-        #[test]
-        fn a_success_forgets_everything(refusals in 1_usize..20, random in 0.0_f64..=1.0) {
-            let mut backoff = Backoff::new(BackoffSettings::default());
-            let mut now = at(0);
-            for _ in 0..refusals {
-                backoff.refused(Cause::Quota, &of(&[("pods", "1")]), None, now, random);
-                now = backoff.until(now).unwrap();
-            }
-            backoff.succeeded(&of(&[("pods", "1")]), now);
-            prop_assert!(backoff.is_clear() && backoff.admits(&of(&[("pods", "9")]), now));
-            backoff.refused(Cause::Quota, &of(&[("pods", "1")]), None, now, 0.0);
-            prop_assert_eq!(backoff.until(now), Some(later(now, Duration::from_secs(1))));
-        }
-
-        #[test]
-        fn what_is_below_all_that_was_refused_is_never_held_back(
-            refused in proptest::collection::vec((0_usize..3, 1_i64..1000), 1..20), ask in proptest::collection::vec(0_i64..1000, 3),
-        ) {
-            let names = ["requests.cpu", "limits.memory", "requests.nvidia.com/gpu"];
-            let amount = |milli: i64| format!("{milli}m");
-            let mut backoff = Backoff::new(BackoffSettings::default());
-            for (name, milli) in &refused {
-                backoff.refused(Cause::Quota, &of(&[(names[*name], &amount(*milli))]), None, at(0), 0.5);
-            }
-            let texts: Vec<_> = ask.iter().map(|milli| amount(*milli)).collect();
-            let request = of(&names.iter().copied().zip(texts.iter().map(String::as_str)).collect::<Vec<_>>());
-            let below = refused.iter().all(|(name, milli)| ask[*name] < *milli);
-            prop_assert_eq!(backoff.admits(&request, at(1)), below);
-            prop_assert!(backoff.admits(&request, at(10_000)));
-        }
-
-        #[test]
-        fn a_small_success_does_not_let_large_requests_through(milli in 2_i64..1000) {
-            let mut backoff = Backoff::new(BackoffSettings::default());
-            let large = of(&[("requests.cpu", &format!("{milli}m"))]);
-            backoff.refused(Cause::Quota, &large, None, at(0), 0.0);
-            backoff.succeeded(&of(&[("requests.cpu", "1m")]), at(1));
-            prop_assert!(!backoff.admits(&large, at(2)));
-        }
-    }
-}
+mod tests;

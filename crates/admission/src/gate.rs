@@ -1,314 +1,262 @@
-//! The launch gate: every create of an object passes here, or waits.
+//! The launch gate: every create request for an object asks here for a permit, or waits.
 //!
-//! A create that quota would refuse is not sent where the quotas of the cluster can be seen; where they cannot, or where
-//! the server refuses for a reason that passes, creates of the same kind in the same namespace pause. Either way the task
-//! waits without losing anything, in the order of age, and is called when it is its turn: a waiting task asks nothing of
-//! anybody.
+//! Where the executor may watch ResourceQuotas, the gate does not permit a create request that a quota would refuse. Where
+//! it may not, or where the API server refuses a create request for another temporary reason, create requests of the same
+//! kind in the same namespace back off. In both cases the action waits and loses no attempt. Waiting actions are served by
+//! age. The gate wakes an action when its turn has come, so a waiting action sends no request to the API server.
 //!
-//! | module | question it answers |
+//! # States of a create request
+//!
+//! Each transition is named after the method that makes it.
+//!
+//! ```mermaid
+//! stateDiagram-v2
+//!     [*] --> Waiting: Gate.request_permit → PendingCreates.enqueue
+//!     [*] --> Permitted: Gate.request_permit, nothing is limited in the namespace
+//!     [*] --> NeverFits: Gate.request_permit, the request exceeds a limit
+//!     Waiting --> Reserved: NamespaceAdmission.wake_fitting → reserve, and the action is woken
+//!     Reserved --> Permitted: Gate.request_permit → PendingCreates.permit
+//!     Reserved --> [*]: NamespaceAdmission.expire after RESERVATION_TIMEOUT, and the action is woken to ask again
+//!     Waiting --> [*]: Gate.withdraw
+//!     Reserved --> [*]: Gate.withdraw
+//!     Permitted --> Created: CreatePermit.created
+//!     Permitted --> Waiting: CreatePermit.refused for quota or overload, back-off starts
+//!     Permitted --> Waiting: CreatePermit.not_sent, the kind is in back-off since
+//!     Permitted --> NeverFits: CreatePermit.refused, the request exceeds a limit
+//!     Permitted --> ResultUnknown: CreatePermit.refused for another reason, or dropped
+//!     Created --> [*]: the quotas show the object, or USAGE_VISIBLE_WITHIN has passed
+//!     ResultUnknown --> [*]: USAGE_VISIBLE_WITHIN has passed
+//!     NeverFits --> [*]: the action fails
+//! ```
+//!
+//! From *Reserved* to the end of *Created* or *ResultUnknown* the create request has a reservation: its quota usage is
+//! subtracted from what is available to others. While its kind is in back-off, a create request does not become *Reserved*,
+//! unless it is smaller than every refused create request.
+//!
+//! # Modules
+//!
+//! A module uses only modules below it in this table, and modules of the crate outside the gate.
+//!
+//! | module | content |
 //! | --- | --- |
-//! | [`request`] | what does creating an object take |
-//! | [`quota`] | what is allowed and taken, and whom does a quota mean |
-//! | [`refusal`], [`quota_message`] | what does a refusal mean |
-//! | [`backoff`] | how long do creates pause |
-//! | `room` | how much is left |
-//! | `space` | who may go next in a namespace |
-//! | [`pass`] | what came of a create |
+//! | `gate` (this file) | [`Gate`]: the public interface |
+//! | `permit` | [`CreatePermit`]: reports the result of a create request |
+//! | `shared` | the lock, and how namespaces are changed under it |
+//! | `gauges` | metrics |
+//! | `namespace` | events of one namespace and their effect; `wakeups`: which actions are woken; `reasons`: why actions wait |
+//! | `pending_creates` | the state of each create request, as in the diagram above |
+//! | `blocking_causes` | how long an obstacle has lasted, before actions report it |
+//! | `waiting_reason` | [`WaitingReason`]: what a waiting action reports |
+//! | `kind_throttle` | back-off and probing for one kind |
+//! | `selection` | which waiting actions fit: a pure function |
+//! | `waiting_queue` | the waiting actions by age |
+//! | `hold` | when free quota is held for the oldest action |
+//! | `namespace_quotas` | how much of the quotas is available |
+//! | `quota_shortage` | which quotas are too small for a create request |
+//! | `reservations` | usage that the quotas do not show yet |
+//! | `own_usage` | a lower bound of the usage: the executor's own objects |
+//! | `settling` | quota that became free a moment ago |
+//! | `release_burst` | objects that end shortly after one another |
+//! | `settings` | [`GateSettings`] |
 
-mod charges;
-mod kind_queue;
+mod blocking_causes;
+mod gauges;
+mod hold;
+mod kind_throttle;
 mod namespace;
+mod namespace_quotas;
 mod own_usage;
-pub mod permit;
-mod room;
+mod pending_creates;
+mod permit;
+mod quota_shortage;
+mod release_burst;
+mod reservations;
+mod selection;
+mod settings;
 mod settling;
-pub mod waiting_reason;
+mod shared;
+mod waiting_queue;
+mod waiting_reason;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use aileron_machinery::clock::{Clock, SystemClock};
 use aileron_machinery::{ActionKey, ResourceKind};
 use jiff::Timestamp;
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
-use self::namespace::{Decision, NamespaceAdmission, Rank, Ticket};
-use self::permit::{CreatePermit, Waiting};
-use crate::backoff::{BackoffSettings, later};
+use self::namespace::{Decision, PermittedCreate};
+pub use self::permit::{CreatePermit, RefusedCreate};
+pub use self::settings::GateSettings;
+use self::shared::{Namespaces, SharedGate};
+use self::waiting_queue::QueuePosition;
+use self::waiting_reason::never_fits;
+pub use self::waiting_reason::{Waiting, WaitingReason};
+use crate::create_request::CreateRequest;
 use crate::quota::Quota;
-use crate::request::Request;
 use crate::waker::{ActionWaker, NoWaker};
 
-/// What an operator may set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GateSettings {
-    /// `tasks.backoff`.
-    pub backoff: BackoffSettings,
-    /// `tasks.launch-gate.hold-after`: when the oldest waiting task has waited so long, room is kept for it.
-    pub hold_after: Duration,
-    /// `tasks.launch-gate.hold-for`: for at most so long.
-    pub hold_for: Duration,
-    /// `tasks.launch-gate.settle`: room that appears is used after so long.
-    pub settle: Duration,
-}
+/// How many actions are woken per [`Gate::maintain`] to report another reason. Each of them writes to the API server, and
+/// thousands may wait.
+const MAX_REASON_UPDATES: usize = 50;
 
-/// The gate.
+/// The gate. All methods are cheap and do not block on I/O.
 pub struct Gate {
-    settings: GateSettings,
-    waker: Box<dyn ActionWaker>,
-    inner: Mutex<Inner>,
-    /// Something may be due earlier than before.
-    changed: Notify,
+    shared: SharedGate,
 }
 
-#[derive(Default)]
-struct Inner {
-    spaces: HashMap<Arc<str>, NamespaceAdmission>,
-    /// Namespaces in which somebody waits.
-    busy: BTreeSet<Arc<str>>,
-    /// Pauses and reasons that gauges showed, to be shown as nothing when they are over.
-    shown_pauses: BTreeSet<(String, String)>,
-    shown_reasons: BTreeSet<&'static str>,
-}
-
-/// What a task is told at the gate.
-pub enum Answer<'a> {
-    /// Create the object.
-    Go(CreatePermit<'a>),
-    /// Wait.
+/// The answer to an action that wants to create its object.
+pub enum Admission<'a> {
+    /// Send the create request, and report the result to the permit.
+    Permit(CreatePermit<'a>),
+    /// Wait until the gate wakes the action.
     Wait(Waiting),
-    /// Fail: there will never be room. The text says why.
-    Never(String),
-}
-
-/// A waiting task is called, so looking by itself only guards against a call that was missed, and renews what it says.
-const LOOK: Duration = Duration::from_secs(120);
-/// How many tasks write down a new reason per tidying: a thousand of them are no reason to keep the server busy.
-const NEWS_AT_ONCE: usize = 50;
-/// Such looks are spread over this time.
-const SPREAD: u64 = 60;
-
-impl Default for GateSettings {
-    fn default() -> Self {
-        Self {
-            backoff: BackoffSettings::default(),
-            hold_after: Duration::from_secs(60),
-            hold_for: Duration::from_secs(600),
-            settle: Duration::from_millis(150),
-        }
-    }
+    /// The create request exceeds the limit of a quota and can never fit. The text is for users.
+    NeverFits(String),
 }
 
 impl Default for Gate {
+    /// A gate for programs without a controller: it has the default settings, wakes no action and uses the system clock.
     fn default() -> Self {
-        Self::new(GateSettings::default(), Box::new(NoWaker))
+        Self::new(GateSettings::default(), Box::new(NoWaker), Arc::new(SystemClock))
     }
 }
 
 impl Gate {
-    /// A gate before which nobody waits yet.
+    /// A gate without any state. The clock is used only for permits that are dropped without a result.
     #[must_use]
-    pub fn new(settings: GateSettings, waker: Box<dyn ActionWaker>) -> Self {
-        Self { settings, waker, inner: Mutex::default(), changed: Notify::new() }
+    pub fn new(settings: GateSettings, waker: Box<dyn ActionWaker>, clock: Arc<dyn Clock>) -> Self {
+        Self { shared: SharedGate::new(settings, waker, clock) }
     }
 
-    /// A task wants to create its object now.
-    pub fn ask(&self, key: &ActionKey, request: Request, now: Timestamp) -> Answer<'_> {
-        // Without a time the order of names decides.
-        let created = self.waker.created(key).unwrap_or_default();
-        let rank = Rank { created, name: Arc::clone(&key.name) };
+    /// An action wants to create its object now.
+    pub fn request_permit(&self, key: &ActionKey, request: CreateRequest, now: Timestamp) -> Admission<'_> {
+        // Among actions whose creation time is not known the order of names decides.
+        let created_at = self.shared.waker.created_at(key).unwrap_or_default();
+        let position = QueuePosition { created_at, action: Arc::clone(&key.name) };
         let request = Arc::new(request);
-        let pass = |charge, since| CreatePermit {
-            gate: self,
-            namespace: Arc::clone(&key.namespace),
-            ticket: Ticket { rank: rank.clone(), request: Arc::clone(&request), charge },
-            since,
-            settled: false,
+        let permit = |reservation, first_asked| {
+            let create = PermittedCreate { position: position.clone(), request: Arc::clone(&request), reservation };
+            CreatePermit::new(&self.shared, Arc::clone(&key.namespace), create, first_asked)
         };
-        if self.lock().spaces.get(&key.namespace).is_none_or(|space| space.is_open(&request.kind)) {
-            return Answer::Go(pass(None, now));
+        let is_unlimited = {
+            let namespaces = self.shared.lock();
+            namespaces.by_name.get(&key.namespace).is_none_or(|admission| admission.is_unlimited(&request.kind))
+        };
+        if is_unlimited {
+            return Admission::Permit(permit(None, now));
         }
-        self.with(&key.namespace, |space, called| {
-            let since = space.since(&key.name).unwrap_or(now);
-            let (decision, others) = space.ask(&rank, &request, &self.settings, now);
-            *called = others;
+        self.shared.update(&key.namespace, |admission, to_wake| {
+            let first_asked = admission.first_asked(&key.name).unwrap_or(now);
+            let (decision, woken) = admission.request_permit(&position, &request, &self.shared.settings, now);
+            *to_wake = woken;
             match decision {
-                Decision::Go(charge) => Answer::Go(pass(Some(charge), since)),
-                Decision::Never(quotas) => Answer::Never(permit::never(&quotas)),
+                Decision::Permit(reservation) => Admission::Permit(permit(Some(reservation), first_asked)),
+                Decision::NeverFits(quotas) => Admission::NeverFits(never_fits(&quotas)),
                 Decision::Wait => {
                     let kind = request.kind.kind.to_string();
-                    let why = space.tell(&key.name, now);
-                    let reason = why.reason.as_str();
-                    metrics::counter!("aileron_launches_held_total", "kind" => kind, "reason" => reason).increment(1);
-                    Answer::Wait(Waiting { why, look_at: self.look_at(&key.name, now) })
+                    let reason = admission.report_reason(&key.name, now);
+                    let code = reason.code.as_str();
+                    metrics::counter!("aileron_launches_held_total", "kind" => kind, "reason" => code).increment(1);
+                    Admission::Wait(Waiting { reason, recheck_at: self.shared.recheck_at(&key.name, now) })
                 }
             }
         })
     }
 
-    /// A task no longer wants to create anything, and has no object.
-    pub fn leave(&self, key: &ActionKey, now: Timestamp) {
-        self.with_known(&key.namespace, |space, called| {
-            space.leave(&key.name, &self.settings, now);
-            *called = space.call(&self.settings, now);
+    /// An action no longer wants to create an object, and has none.
+    pub fn withdraw(&self, key: &ActionKey, now: Timestamp) {
+        self.shared.update_known(&key.namespace, |admission, to_wake| {
+            admission.withdraw(&key.name, &self.shared.settings, now);
+            *to_wake = admission.wake_fitting(&self.shared.settings, now);
         });
     }
 
-    /// The object of an action ended, and what it took will be free.
-    pub fn freed(&self, key: &ActionKey, kind: &ResourceKind, now: Timestamp) {
-        self.with_known(&key.namespace, |space, called| {
-            if space.freed(&key.name, kind, &self.settings, now) {
-                *called = space.call(&self.settings, now);
+    /// The object of an action ended, so its quota usage will become free.
+    pub fn object_ended(&self, key: &ActionKey, kind: &ResourceKind, now: Timestamp) {
+        self.shared.update_known(&key.namespace, |admission, to_wake| {
+            if admission.object_ended(&key.name, kind, &self.shared.settings, now) {
+                *to_wake = admission.wake_fitting(&self.shared.settings, now);
             }
         });
     }
 
-    /// A quota is there, or changed.
-    pub fn quota_seen(&self, namespace: &str, quota: &Quota, now: Timestamp) {
-        self.with(&namespace.into(), |space, called| {
-            space.quota_seen(quota, &self.settings, now);
-            *called = space.call(&self.settings, now);
+    /// The watch shows a quota that is new or changed.
+    pub fn quota_changed(&self, namespace: &str, quota: &Quota, now: Timestamp) {
+        self.shared.update(&namespace.into(), |admission, to_wake| {
+            admission.quota_changed(quota, &self.shared.settings, now);
+            *to_wake = admission.wake_fitting(&self.shared.settings, now);
         });
     }
 
-    /// A quota is gone.
-    pub fn quota_gone(&self, namespace: &str, name: &str, now: Timestamp) {
-        self.with(&namespace.into(), |space, called| {
-            space.retain_quotas(|other| other != name, now);
-            *called = space.call(&self.settings, now);
+    /// A quota was deleted.
+    pub fn quota_deleted(&self, namespace: &str, name: &str, now: Timestamp) {
+        self.shared.update(&namespace.into(), |admission, to_wake| {
+            admission.retain_quotas(|other| other != name, now);
+            *to_wake = admission.wake_fitting(&self.shared.settings, now);
         });
     }
 
-    /// There are no other quotas than these; `None` means that quotas cannot be seen.
-    pub fn quotas_listed(&self, listed: Option<&BTreeSet<(String, String)>>, now: Timestamp) {
-        metrics::gauge!("aileron_local_admission").set(if listed.is_some() { 1.0 } else { 0.0 });
-        let namespaces: Vec<_> = self.lock().spaces.keys().cloned().collect();
-        let is_listed = |namespace: &str, name: &str| {
-            listed.is_some_and(|listed| listed.contains(&(namespace.to_owned(), name.to_owned())))
-        };
-        for namespace in namespaces {
-            self.with(&namespace, |space, called| {
-                space.retain_quotas(|name| is_listed(&namespace, name), now);
-                *called = space.call(&self.settings, now);
-            });
-        }
+    /// The watch has listed all quotas: only these exist, by namespace and name.
+    pub fn quotas_listed(&self, listed: &BTreeSet<(String, String)>, now: Timestamp) {
+        metrics::gauge!("aileron_local_admission").set(1.0);
+        self.retain_quotas(|namespace, name| listed.contains(&(namespace.to_owned(), name.to_owned())), now);
     }
 
-    /// Calls tasks whose time has come, until cancelled.
-    pub async fn tend(&self, cancel: CancellationToken) {
-        loop {
-            let now = Timestamp::now();
-            let due = self.call_due(now);
-            let pause = due.map(|due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
-            let changed = self.changed.notified();
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = changed => {}
-                // A moment more, or the clock might still be before what is due.
-                () = tokio::time::sleep(pause.unwrap_or(LOOK) + Duration::from_millis(1)) => {}
-            }
-        }
+    /// The executor may not watch quotas, or not any more. What it saw last must not block actions for ever.
+    pub fn quotas_not_visible(&self, now: Timestamp) {
+        metrics::gauge!("aileron_local_admission").set(0.0);
+        self.retain_quotas(|_, _| false, now);
     }
 
-    /// Calls tasks whose time has come. The answer is when the next time comes.
-    pub fn call_due(&self, now: Timestamp) -> Option<Timestamp> {
-        let busy: Vec<_> = self.lock().busy.iter().cloned().collect();
-        let dues = busy.iter().filter_map(|namespace| {
-            self.with_quietly(namespace, |space, called| {
-                *called = space.call(&self.settings, now);
-                space.due(&self.settings, now)
+    /// Wakes the actions whose turn has come by time alone. Returns when to call this method again; with `None` a call is
+    /// needed only after a [change](Self::wait_for_change).
+    pub fn wake_due(&self, now: Timestamp) -> Option<Timestamp> {
+        let with_pending: Vec<_> = self.shared.lock().with_pending.iter().cloned().collect();
+        let next_wakes = with_pending.iter().filter_map(|namespace| {
+            self.shared.update_silently(namespace, |admission, to_wake| {
+                *to_wake = admission.wake_fitting(&self.shared.settings, now);
+                admission.next_wake(&self.shared.settings, now)
             })
         });
-        dues.min()
+        next_wakes.min()
     }
 
-    /// Forgets actions that are gone, has those look again that are kept by something else than they say, and brings the
-    /// gauges up to date.
-    pub fn tidy(&self, now: Timestamp) {
-        let mut inner = self.lock();
+    /// Ends when the result of [`wake_due`](Self::wake_due) may have changed.
+    pub async fn wait_for_change(&self) {
+        self.shared.wait_for_change().await;
+    }
+
+    /// Forgets actions that the executor no longer knows, wakes actions whose reported reason no longer applies, publishes
+    /// the gauges, and drops namespaces without state. To be called every few seconds.
+    pub fn maintain(&self, now: Timestamp) {
+        let mut namespaces = self.shared.lock();
         let mut outdated = Vec::new();
-        for (namespace, space) in &mut inner.spaces {
+        for (namespace, admission) in &mut namespaces.by_name {
             let key = |name: &Arc<str>| ActionKey { namespace: Arc::clone(namespace), name: Arc::clone(name) };
-            space.tidy(|name| self.waker.created(&key(name)).is_some(), &self.settings, now);
-            let most = NEWS_AT_ONCE.saturating_sub(outdated.len());
-            outdated.extend(space.outdated(most, now).iter().map(key));
+            let is_known = |name: &Arc<str>| self.shared.waker.created_at(&key(name)).is_some();
+            admission.forget_unknown(is_known, &self.shared.settings, now);
+            let limit = MAX_REASON_UPDATES.saturating_sub(outdated.len());
+            outdated.extend(admission.outdated_reasons(limit, now).iter().map(key));
         }
-        self.show(&mut inner, now);
-        drop(inner);
+        let Namespaces { by_name, gauges, .. } = &mut *namespaces;
+        gauges.publish(by_name, now);
+        by_name.retain(|_, admission| !admission.is_idle());
+        drop(namespaces);
         for key in outdated {
-            self.waker.wake(&key);
+            self.shared.waker.wake(&key);
         }
     }
 
-    fn show(&self, inner: &mut Inner, now: Timestamp) {
-        let Inner { spaces, shown_pauses, shown_reasons, .. } = inner;
-        let mut reasons: BTreeMap<&'static str, usize> = BTreeMap::new();
-        let mut pauses = BTreeSet::new();
-        for (namespace, space) in spaces.iter() {
-            space.count(now, |why, count| *reasons.entry(why.reason.as_str()).or_default() += count);
-            pauses.extend(space.paused(now).map(|kind| (kind.kind.to_string(), namespace.to_string())));
+    /// Drops all quotas that do not exist, by namespace and name.
+    fn retain_quotas(&self, exists: impl Fn(&str, &str) -> bool, now: Timestamp) {
+        let namespaces: Vec<_> = self.shared.lock().by_name.keys().cloned().collect();
+        for namespace in namespaces {
+            self.shared.update(&namespace, |admission, to_wake| {
+                admission.retain_quotas(|name| exists(&namespace, name), now);
+                *to_wake = admission.wake_fitting(&self.shared.settings, now);
+            });
         }
-        shown_reasons.extend(reasons.keys());
-        for reason in shown_reasons.iter() {
-            let count = reasons.get(reason).copied().unwrap_or_default();
-            metrics::gauge!("aileron_launches_waiting", "reason" => *reason).set(count as f64);
-        }
-        shown_pauses.extend(pauses.iter().cloned());
-        for (kind, namespace) in shown_pauses.iter() {
-            let active = if pauses.contains(&(kind.clone(), namespace.clone())) { 1.0 } else { 0.0 };
-            metrics::gauge!("aileron_backoff_active", "kind" => kind.clone(), "namespace" => namespace.clone())
-                .set(active);
-        }
-        *shown_pauses = pauses;
-        spaces.retain(|_, space| !space.is_idle());
-    }
-
-    /// Works on a namespace if anything is known of it.
-    fn with_known(&self, namespace: &Arc<str>, work: impl FnOnce(&mut NamespaceAdmission, &mut Vec<Arc<str>>)) {
-        if self.lock().spaces.contains_key(namespace) {
-            self.with(namespace, work);
-        }
-    }
-
-    /// Works on a namespace, and wakes whoever was called.
-    fn with<T>(&self, namespace: &Arc<str>, work: impl FnOnce(&mut NamespaceAdmission, &mut Vec<Arc<str>>) -> T) -> T {
-        let result = self.with_quietly(namespace, work);
-        self.changed.notify_one();
-        result
-    }
-
-    fn with_quietly<T>(
-        &self,
-        namespace: &Arc<str>,
-        work: impl FnOnce(&mut NamespaceAdmission, &mut Vec<Arc<str>>) -> T,
-    ) -> T {
-        let mut called = Vec::new();
-        let mut inner = self.lock();
-        let space = inner.spaces.entry(Arc::clone(namespace)).or_default();
-        let result = work(space, &mut called);
-        if space.is_busy() {
-            inner.busy.insert(Arc::clone(namespace));
-        } else {
-            inner.busy.remove(namespace);
-        }
-        drop(inner);
-        for name in called {
-            tracing::debug!(%namespace, %name, "called to create its object");
-            self.waker.wake(&ActionKey { namespace: Arc::clone(namespace), name });
-        }
-        result
-    }
-
-    fn look_at(&self, name: &str, now: Timestamp) -> Timestamp {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
-        later(now, LOOK + Duration::from_secs(hash % SPREAD))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing panics while the lock is held.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

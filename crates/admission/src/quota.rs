@@ -1,26 +1,27 @@
-//! A ResourceQuota as the gate sees it: what is allowed, what is taken, and whom it means.
+//! A ResourceQuota as the gate sees it: limits, usage, and to which objects the quota applies.
 
 pub mod message;
 
 use k8s_openapi::api::core::v1::ResourceQuota;
 
 use crate::amounts::{self, Amounts};
-use crate::request::{PodTraits, Request};
+use crate::create_request::{CreateRequest, PodTraits};
 
-/// A quota of a namespace.
+/// A ResourceQuota of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
-    /// The version of the object that this was read from.
-    pub version: u64,
-    /// What may be taken. From the status, by which the server decides.
+    /// `metadata.resourceVersion` of the object that this was read from.
+    pub resource_version: u64,
+    /// `status.hard`: the limit of each resource. The API server decides by the status, not by the spec.
     pub hard: Amounts,
-    /// What is taken.
+    /// `status.used`: the usage of each resource.
     pub used: Amounts,
     scopes: Vec<Scope>,
 }
 
+/// One condition of `spec.scopes` or `spec.scopeSelector`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Scope {
     name: String,
@@ -29,97 +30,106 @@ struct Scope {
 }
 
 impl Quota {
-    /// Reads an object.
+    /// Reads a ResourceQuota object.
     #[must_use]
     pub fn of(object: &ResourceQuota) -> Self {
         let metadata = &object.metadata;
-        let spec = object.spec.as_ref();
-        let plain = spec.and_then(|spec| spec.scopes.as_ref()).into_iter().flatten();
-        let mut scopes: Vec<_> =
-            plain.map(|name| Scope { name: name.clone(), operator: "Exists".to_owned(), values: Vec::new() }).collect();
-        let selected = spec.and_then(|spec| spec.scope_selector.as_ref()?.match_expressions.as_ref());
-        scopes.extend(selected.into_iter().flatten().map(|term| Scope {
-            name: term.scope_name.clone(),
-            operator: term.operator.clone(),
-            values: term.values.clone().unwrap_or_default(),
-        }));
+        let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
         let status = object.status.as_ref();
         Self {
             name: metadata.name.clone().unwrap_or_default(),
-            version: metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default(),
-            hard: amounts::read(status.and_then(|status| status.hard.as_ref())),
-            used: amounts::read(status.and_then(|status| status.used.as_ref())),
-            scopes,
+            resource_version: version.unwrap_or_default(),
+            hard: amounts::parse(status.and_then(|status| status.hard.as_ref())),
+            used: amounts::parse(status.and_then(|status| status.used.as_ref())),
+            scopes: scopes_of(object),
         }
     }
 
     /// A quota without scopes.
     #[cfg(test)]
-    pub(super) fn plain(name: &str, version: u64, hard: Amounts, used: Amounts) -> Self {
-        Self { name: name.to_owned(), version, hard, used, scopes: Vec::new() }
+    pub(crate) fn without_scopes(name: &str, resource_version: u64, hard: Amounts, used: Amounts) -> Self {
+        Self { name: name.to_owned(), resource_version, hard, used, scopes: Vec::new() }
     }
 
-    /// What a request takes of this quota; nothing if the quota does not mean it.
+    /// The usage that the API server adds to this quota when it accepts the create request. Empty if the quota does not
+    /// apply to the object, or limits none of its resources.
     #[must_use]
-    pub fn share(&self, request: &Request) -> Amounts {
-        if !self.means(request) {
+    pub fn usage_of(&self, request: &CreateRequest) -> Amounts {
+        if !self.applies_to(request) {
             return Amounts::new();
         }
-        let limited = request.amounts.iter().filter(|(name, _)| self.hard.contains_key(*name));
-        limited.map(|(name, amount)| (name.clone(), amount.clone())).collect()
+        amounts::filtered(&request.amounts, |name| self.hard.contains_key(name))
     }
 
-    /// What is not taken yet; less than nothing if the quota was lowered meanwhile.
+    /// `hard` minus `used`. Negative if the quota was lowered below its usage.
     #[must_use]
-    pub fn left(&self) -> Amounts {
-        let mut left = self.hard.clone();
-        amounts::take(&mut left, &self.used);
-        left
+    pub fn remaining(&self) -> Amounts {
+        let mut remaining = self.hard.clone();
+        amounts::subtract(&mut remaining, &self.used);
+        remaining
     }
 
-    /// It means only some objects.
+    /// Whether the quota applies only to some pods.
     #[must_use]
     pub fn has_scopes(&self) -> bool {
         !self.scopes.is_empty()
     }
 
-    /// The server does not know yet how much of these is taken, and takes nothing in until it does.
+    /// Whether `status.used` has an entry for each of these resources. Until the ResourceQuota controller has written
+    /// them, the API server refuses every create request that uses the resource.
     #[must_use]
-    pub fn is_uncounted(&self, share: &Amounts) -> bool {
-        share.keys().any(|name| !self.used.contains_key(name))
+    pub fn knows_usage_of(&self, amounts: &Amounts) -> bool {
+        amounts.keys().all(|name| self.used.contains_key(name))
     }
 
-    fn means(&self, request: &Request) -> bool {
-        match &request.traits {
-            Some(pod) => self.scopes.iter().all(|scope| scope.means(pod)),
-            // Scopes are about pods, so a quota with scopes never means anything else.
+    fn applies_to(&self, request: &CreateRequest) -> bool {
+        match &request.pod_traits {
+            Some(pod) => self.scopes.iter().all(|scope| scope.matches(pod)),
+            // Scopes select pods, so a quota with scopes never applies to other objects.
             None => self.scopes.is_empty(),
         }
     }
 }
 
 impl Scope {
-    fn means(&self, pod: &PodTraits) -> bool {
+    fn matches(&self, pod: &PodTraits) -> bool {
         match self.name.as_str() {
-            "Terminating" => pod.terminating,
-            "NotTerminating" => !pod.terminating,
+            "Terminating" => pod.has_deadline,
+            "NotTerminating" => !pod.has_deadline,
             "BestEffort" => pod.best_effort,
             "NotBestEffort" => !pod.best_effort,
             "CrossNamespacePodAffinity" => pod.cross_namespace_affinity,
             "PriorityClass" => {
                 let class = pod.priority_class.as_deref();
-                let listed = class.is_some_and(|class| self.values.iter().any(|value| value == class));
+                let is_listed = class.is_some_and(|class| self.values.iter().any(|value| value == class));
                 match self.operator.as_str() {
-                    "In" => listed,
-                    "NotIn" => !listed,
+                    "In" => is_listed,
+                    "NotIn" => !is_listed,
                     "DoesNotExist" => class.is_none(),
                     _ => class.is_some(),
                 }
             }
-            // A scope of a later Kubernetes. If it means the pod after all, the server refuses, which is waited for too.
+            // A scope of a newer Kubernetes version. If it does match the pod, the API server refuses the create request,
+            // and the action waits after that refusal.
             _ => false,
         }
     }
+}
+
+fn scopes_of(object: &ResourceQuota) -> Vec<Scope> {
+    let Some(spec) = &object.spec else { return Vec::new() };
+    let named = spec.scopes.iter().flatten().map(|name| Scope {
+        name: name.clone(),
+        operator: "Exists".to_owned(),
+        values: Vec::new(),
+    });
+    let selector = spec.scope_selector.as_ref().and_then(|selector| selector.match_expressions.as_ref());
+    let selected = selector.into_iter().flatten().map(|term| Scope {
+        name: term.scope_name.clone(),
+        operator: term.operator.clone(),
+        values: term.values.clone().unwrap_or_default(),
+    });
+    named.chain(selected).collect()
 }
 
 #[cfg(test)]
@@ -139,36 +149,40 @@ mod tests {
         Quota::of(&serde_json::from_value(object).unwrap())
     }
 
-    fn request(traits: Option<PodTraits>) -> Request {
-        Request { kind: ResourceKind::of::<Pod>(), amounts: of(&[("pods", "1"), ("limits.cpu", "1")]), traits }
+    fn request(pod_traits: Option<PodTraits>) -> CreateRequest {
+        CreateRequest {
+            kind: ResourceKind::of::<Pod>(),
+            amounts: of(&[("pods", "1"), ("limits.cpu", "1")]),
+            pod_traits,
+        }
     }
 
     #[test]
-    fn only_what_is_limited_is_taken() {
+    fn a_request_uses_only_the_resources_that_the_quota_limits() {
         let quota = quota(json!({}));
-        assert_eq!((quota.version, quota.left()), (7, of(&[("pods", "1"), ("requests.cpu", "1")])));
-        assert_eq!(quota.share(&request(Some(PodTraits::default()))), of(&[("pods", "1")]));
-        assert!(!quota.is_uncounted(&of(&[("pods", "1")])) && quota.is_uncounted(&of(&[("requests.cpu", "1")])));
+        assert_eq!((quota.resource_version, quota.remaining()), (7, of(&[("pods", "1"), ("requests.cpu", "1")])));
+        assert_eq!(quota.usage_of(&request(Some(PodTraits::default()))), of(&[("pods", "1")]));
+        assert!(quota.knows_usage_of(&of(&[("pods", "1")])) && !quota.knows_usage_of(&of(&[("requests.cpu", "1")])));
     }
 
     #[test]
-    fn scopes_decide_whom_a_quota_means() {
-        let means = |spec: Value, pod: PodTraits| quota(spec).means(&request(Some(pod)));
+    fn scopes_decide_to_which_pods_a_quota_applies() {
+        let applies = |spec: Value, pod: PodTraits| quota(spec).applies_to(&request(Some(pod)));
         let high = || PodTraits { priority_class: Some("high".into()), ..PodTraits::default() };
         let class = |operator: &str| {
             json!({"scopeSelector": {"matchExpressions":
                 [{"scopeName": "PriorityClass", "operator": operator, "values": ["high"]}]}})
         };
-        assert!(means(class("In"), high()) && !means(class("In"), PodTraits::default()));
-        assert!(!means(class("NotIn"), high()) && means(class("NotIn"), PodTraits::default()));
-        assert!(means(class("Exists"), high()) && !means(class("DoesNotExist"), high()));
+        assert!(applies(class("In"), high()) && !applies(class("In"), PodTraits::default()));
+        assert!(!applies(class("NotIn"), high()) && applies(class("NotIn"), PodTraits::default()));
+        assert!(applies(class("Exists"), high()) && !applies(class("DoesNotExist"), high()));
         let both = json!({"scopes": ["Terminating", "NotBestEffort"]});
-        assert!(means(both.clone(), PodTraits { terminating: true, ..PodTraits::default() }));
-        assert!(!means(both.clone(), PodTraits::default()));
-        assert!(!means(both, PodTraits { terminating: true, best_effort: true, ..PodTraits::default() }));
+        assert!(applies(both.clone(), PodTraits { has_deadline: true, ..PodTraits::default() }));
+        assert!(!applies(both.clone(), PodTraits::default()));
+        assert!(!applies(both, PodTraits { has_deadline: true, best_effort: true, ..PodTraits::default() }));
         assert!(
-            !quota(json!({"scopes": ["NotTerminating"]})).means(&request(None))
-                && quota(json!({})).means(&request(None))
+            !quota(json!({"scopes": ["NotTerminating"]})).applies_to(&request(None))
+                && quota(json!({})).applies_to(&request(None))
         );
     }
 }

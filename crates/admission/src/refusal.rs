@@ -1,4 +1,4 @@
-//! Which answers of an API server mean "not now", as opposed to "no".
+//! Classifies error answers of the API server: may the same create request succeed later, or not.
 
 use std::time::Duration;
 
@@ -7,33 +7,33 @@ use aileron_machinery::PendingReason;
 
 use crate::quota::message::{ExceededQuota, exceeded_quotas};
 
-/// Why a create was refused.
+/// Why a create request was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Quotas are used up.
+    /// These quotas are used up.
     Quota(Vec<ExceededQuota>),
-    /// The server, or what is behind it, has too much to do or does not know yet.
+    /// The API server, its storage or an admission webhook cannot answer at the moment.
     Overload {
-        /// What to tell people.
+        /// What cannot answer.
         what: Overload,
-        /// When the server wants us back at the earliest.
+        /// The header `Retry-After`: the API server asks not to be called again before this time has passed.
         retry_after: Option<Duration>,
     },
-    /// Anything else; waiting would not help, or nobody knows.
+    /// Anything else: waiting would not help, or it is not known whether it would.
     Other,
 }
 
-/// What has too much to do, and what to tell people.
+/// The component that cannot answer at the moment, with a text for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Overload {
-    /// The API server itself, or its storage.
+    /// The API server or its storage.
     Server(&'static str),
-    /// A webhook that must be asked does not answer. What is wrong with it, in the words of the server.
+    /// An admission webhook. The text is the error message of the API server.
     Webhook(String),
 }
 
 impl Overload {
-    /// The code of what waits for it.
+    /// The pending reason of an action that waits for this component.
     #[must_use]
     pub fn reason(&self) -> PendingReason {
         match self {
@@ -42,7 +42,7 @@ impl Overload {
         }
     }
 
-    /// What to tell people.
+    /// The text for users.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -52,44 +52,48 @@ impl Overload {
     }
 }
 
-/// How the server begins when it could not ask a webhook; whatever follows is the webhook and what went wrong.
-const WEBHOOK: &str = "failed calling webhook ";
+/// Start of the message of an API server that could not call an admission webhook. The name of the webhook and the error
+/// follow.
+const WEBHOOK_FAILED: &str = "failed calling webhook ";
 
 impl Refusal {
-    /// Reads an answer.
+    /// Classifies an error answer.
     ///
     /// # Differs from upstream
     ///
-    /// Upstream takes an exceeded quota for a failure of the user's task, at once and without a pause, and an overloaded
-    /// server for a failure of the platform. Neither is one: the task waits and loses no attempt.
+    /// Upstream treats an exceeded quota as a failure of the user's task, immediately and without back-off, and an
+    /// overloaded API server as a failure of the platform. Aileron treats both as reasons to wait: the task loses no attempt.
     #[must_use]
     pub fn of(error: &ApiError) -> Self {
-        let says = |words: &str| error.message.contains(words);
-        if error.is_forbidden() && says("exceeded quota") {
+        let contains = |text: &str| error.message.contains(text);
+        if error.is_forbidden() && contains("exceeded quota") {
             return Self::Quota(exceeded_quotas(&error.message));
         }
         if error.code >= 500
-            && let Some(at) = error.message.find(WEBHOOK)
+            && let Some(start) = error.message.find(WEBHOOK_FAILED)
         {
-            let what = Overload::Webhook(error.message[at..].to_owned());
+            let what = Overload::Webhook(error.message[start..].to_owned());
             return Self::Overload { what, retry_after: error.retry_after };
         }
-        let about_quota = says("resourcequotas") || says("quota");
+        let about_quota = contains("resourcequotas") || contains("quota");
         let what = if error.code == 429 || error.reason == "TooManyRequests" {
             "the API server has too many requests"
         } else if error.code == 502 {
-            "what is in front of the API server does not reach it"
+            "the proxy in front of the API server cannot reach it"
         } else if error.code == 503 || error.reason == "ServiceUnavailable" {
             "the API server is not available"
         } else if error.reason == "ServerTimeout" || error.reason == "Timeout" || error.code == 504 {
             "the API server took too long"
-        } else if error.is_forbidden() && says("status unknown for quota") {
+        } else if error.is_forbidden() && contains("status unknown for quota") {
             "the usage of a quota is not known yet"
         } else if error.is_conflict_of_quotas() {
             "a quota was changed at the same time"
-        } else if error.code == 500 && about_quota && (says("timed out") || says("timeout")) {
-            "the API server took too long to look at quotas"
-        } else if says("etcdserver:") && !says("request is too large") && (error.is_forbidden() || error.code == 500) {
+        } else if error.code == 500 && about_quota && (contains("timed out") || contains("timeout")) {
+            "the API server took too long to check the quotas"
+        } else if contains("etcdserver:")
+            && !contains("request is too large")
+            && (error.is_forbidden() || error.code == 500)
+        {
             "the storage of the API server does not answer"
         } else {
             return Self::Other;
@@ -109,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn not_now_is_told_from_no() {
+    fn refusals_that_may_pass_are_told_from_permanent_ones() {
         let quota = error(
             403,
             "Forbidden",
@@ -145,20 +149,20 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_that_does_not_answer_is_named() {
+    fn a_webhook_that_cannot_be_called_is_named() {
         let message = "Internal error occurred: failed calling webhook \"pods.example.com\": failed to call webhook: Post \
                        \"https://hook.example.svc:443/pods?timeout=10s\": context deadline exceeded";
         let Refusal::Overload { what, .. } = Refusal::of(&error(500, "InternalError", message)) else {
-            panic!("not waited for")
+            panic!("not classified as overload")
         };
         assert_eq!(what.reason(), PendingReason::Webhook);
         assert!(what.text().starts_with("failed calling webhook \"pods.example.com\": "), "{}", what.text());
         let denied = error(403, "Forbidden", "admission webhook \"pods.example.com\" denied the request: no");
-        assert_eq!(Refusal::of(&denied), Refusal::Other, "it was asked, and said no");
+        assert_eq!(Refusal::of(&denied), Refusal::Other, "the webhook was called and denied the request");
     }
 
     #[test]
-    fn the_servers_own_wish_is_kept() {
+    fn retry_after_is_kept() {
         let busy = ApiError { retry_after: Some(Duration::from_secs(7)), ..error(429, "TooManyRequests", "") };
         assert!(matches!(Refusal::of(&busy), Refusal::Overload { retry_after: Some(wait), .. } if wait.as_secs() == 7));
     }

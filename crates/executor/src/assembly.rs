@@ -31,7 +31,7 @@ use crate::cluster::kube::actions::KubeActions;
 use crate::cluster::kube::finalizer::Persistence;
 use crate::cluster::kube::objects::KubeObjects;
 use crate::cluster::{Actions, Objects};
-use crate::controller::Controller;
+use crate::controller::{Controller, admission_wakeups};
 use crate::lease::LeaseError;
 use crate::manager::ManagerBackends;
 use crate::queue::{Queue, QueueWaker};
@@ -118,12 +118,13 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
 
     // Admission and plugins.
     let waker = || QueueWaker { memory: Arc::clone(&caches.actions), queue: Arc::clone(&queue) };
-    let gate = Arc::new(Gate::new(settings::gate_settings(&config), Box::new(waker())));
+    let gate = Arc::new(Gate::new(settings::gate_settings(&config), Box::new(waker()), Arc::clone(&clock)));
     let pools = Arc::new(Pools::new(settings::token_pools(&config)));
     let tokens = (!pools.is_empty()).then(|| TokenBroker {
         pools: Arc::clone(&pools),
         store: Arc::new(KubeTokens::new(client.clone())),
         waker: Arc::new(waker()),
+        clock: Arc::clone(&clock),
     });
     let backends = Backends {
         manager: ManagerBackends {
@@ -227,22 +228,8 @@ fn start_watches(
     if !pools.is_empty() {
         watches.add(tokens::NAME, |cx| tokens::watch(cx, Arc::clone(pools)));
     }
-    watches.add_optional(|cx| maintain_gate(cx, Arc::clone(gate)));
+    watches.add_optional(|cx| admission_wakeups::run(Arc::clone(gate), cx.clock, cx.cancel));
     watches
-}
-
-/// Wakes tasks whose back-off has ended, and drops unused state of the launch gate at regular intervals.
-async fn maintain_gate(cx: WatchContext, gate: Arc<Gate>) {
-    let tidy = async {
-        loop {
-            tokio::time::sleep(gauges::INTERVAL).await;
-            gate.tidy(cx.clock.now());
-        }
-    };
-    tokio::select! {
-        () = gate.tend(cx.cancel.clone()) => {}
-        () = tidy => {}
-    }
 }
 
 fn report_rules(registry: &Registry) {

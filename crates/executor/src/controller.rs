@@ -1,5 +1,7 @@
 //! The loop that gives every action its rounds: when something about it changed or is due, and never two at a time.
 
+pub mod admission_wakeups;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

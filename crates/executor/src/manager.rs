@@ -119,7 +119,7 @@ impl CorePlugin for PluginManager {
                 Some(seen) => {
                     let ended = seen.phase.phase().is_terminal();
                     if ended {
-                        self.gate.freed(&action_key(task), &round.object.kind, task.now);
+                        self.gate.object_ended(&action_key(task), &round.object.kind, task.now);
                     }
                     let check_at = seen.phase.check_at().filter(|_| !ended);
                     (seen.phase, seen.state, check_at)
@@ -136,9 +136,9 @@ impl CorePlugin for PluginManager {
 
     async fn abort(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
         let key = action_key(request.task);
-        self.gate.leave(&key, request.task.now);
+        self.gate.withdraw(&key, request.task.now);
         if let Some(tokens) = &self.tokens {
-            tokens.pools.leave(&key);
+            tokens.pools.stop_waiting(&key);
         }
         self.stop(request.task, has_started(request)).await
     }

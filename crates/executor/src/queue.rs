@@ -219,7 +219,7 @@ impl ActionWaker for QueueWaker {
         self.queue.wake(key);
     }
 
-    fn created(&self, key: &ActionKey) -> Option<Timestamp> {
+    fn created_at(&self, key: &ActionKey) -> Option<Timestamp> {
         self.memory.get(key)?.object.metadata.creation_timestamp.as_ref().map(|time| time.0)
     }
 }

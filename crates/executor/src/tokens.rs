@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aileron_action::TaskAction;
 use aileron_admission::pools::limits::{Account, Token};
-use aileron_admission::pools::{Claim, Pools, TokenStore};
+use aileron_admission::pools::{Pools, TokenClaim, TokenStore};
 use aileron_kubekit::ApiError;
 use aileron_machinery::ActionKey;
 use async_trait::async_trait;
@@ -48,7 +48,7 @@ impl KubeTokens {
 
 #[async_trait]
 impl TokenStore for KubeTokens {
-    async fn create(&self, pool: &str, claim: &Claim) -> Result<(), ApiError> {
+    async fn create(&self, pool: &str, claim: &TokenClaim) -> Result<(), ApiError> {
         let leases = self.leases(&claim.holder.namespace);
         let lease = lease(pool, claim);
         let taken = match leases.create(&PostParams::default(), &lease).await {
@@ -100,7 +100,7 @@ fn token_name(pool: &str, action: &str) -> String {
     format!("{pool}.{action}")
 }
 
-fn lease(pool: &str, claim: &Claim) -> Lease {
+fn lease(pool: &str, claim: &TokenClaim) -> Lease {
     let Account { project, domain } = &claim.account;
     let labels = [(POOL_LABEL, pool), (PROJECT_LABEL, project), (DOMAIN_LABEL, domain)];
     Lease {
@@ -152,8 +152,8 @@ struct Tokens {
 
 impl Tokens {
     fn free(&self, pool: &str, holder: &ActionKey) {
-        self.pools.gone(pool, holder);
-        for key in self.pools.next(pool, self.cx.clock.now()) {
+        self.pools.token_deleted(pool, holder);
+        for key in self.pools.next_holders(pool, self.cx.clock.now()) {
             self.cx.queue.wake(&key);
         }
     }
@@ -165,7 +165,7 @@ impl Sink<Lease> for Tokens {
         if listed {
             self.listed.insert((pool.clone(), token.holder.clone()));
         }
-        self.pools.seen(&pool, token.holder, token.account);
+        self.pools.token_seen(&pool, token.holder, token.account);
     }
 
     fn restarted(&mut self) {
@@ -214,9 +214,9 @@ pub async fn return_tokens(cx: WatchContext, pools: Arc<Pools>, cancel: Cancella
         }
         for (pool, (held, waiting)) in pools.counts() {
             for key in pools.waiting(&pool).iter().filter(|key| !is_running(key)) {
-                pools.leave(key);
+                pools.stop_waiting(key);
             }
-            for key in pools.next(&pool, cx.clock.now()) {
+            for key in pools.next_holders(&pool, cx.clock.now()) {
                 cx.queue.wake(&key);
             }
             metrics::gauge!("aileron_pool_tokens", "pool" => pool.clone()).set(held as f64);

@@ -15,7 +15,7 @@ use aileron_machinery::{
 };
 use aileron_parity::events_stub::EventsStub;
 use aileron_preview::task_file;
-use aileron_sandbox::{ApiServer, Options};
+use aileron_apiserver::{ApiServer, Options};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};

@@ -1,518 +1,297 @@
-//! One namespace at the gate: its quotas, who waits, and who may go next.
+//! Admission in one namespace: reacts to events and decides which action may create its object next.
 //!
-//! Everything here is decided from what was told and the time that is handed in.
+//! All decisions depend only on the reported events and on the time that the caller passes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod reasons;
+mod wakeups;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aileron_machinery::ResourceKind;
 use jiff::Timestamp;
 
-use super::GateSettings;
-use super::charges::ChargeId;
-use super::kind_queue::KindQueue;
-use super::room::{self, Room};
-use super::waiting_reason::{LastReportedReason, Why};
-use crate::amounts::{self, Amounts};
-use crate::backoff::later;
+use super::blocking_causes::BlockingCauses;
+use super::kind_throttle::KindThrottle;
+use super::namespace_quotas::NamespaceQuotas;
+use super::pending_creates::{PendingCreates, Stage};
+use super::reservations::ReservationId;
+use super::settings::GateSettings;
+use super::waiting_queue::QueuePosition;
+use crate::amounts;
+use crate::create_request::CreateRequest;
 use crate::quota::Quota;
 use crate::quota::message::ExceededQuota;
 use crate::refusal::Refusal;
-use crate::request::Request;
+use crate::time::after;
 
-/// How long a task that was called may take to come. Its round begins within moments; one that does not come found
-/// something else to do, or is gone, and the room is for others.
-const COMES_WITHIN: Duration = Duration::from_secs(5);
+/// When quotas are not visible and an object ends, a create request of the same kind is tried after this time. The
+/// ResourceQuota controller needs about this long to recount.
+const RETRY_AFTER_OBJECT_END: Duration = Duration::from_millis(150);
 
-/// Where a try to free room is made after something ended, when usage is not visible: the controller that counts usage
-/// needs a moment.
-const COUNTED_WITHIN: Duration = Duration::from_millis(150);
+/// The actions that the caller must wake.
+pub(super) type ToWake = Vec<Arc<str>>;
 
-/// How long something else must have kept a task before it says so.
-const LASTING: Duration = Duration::from_secs(10);
-
-/// The place of a task among others: the older action first, then by name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Rank {
-    pub(super) created: Timestamp,
-    pub(super) name: Arc<str>,
-}
-
-/// What a task that asks is told.
+/// The answer to an action that asks for a permit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Go ahead; the charge is to be settled afterwards.
-    Go(ChargeId),
-    /// Not now.
+    /// The create request may be sent. The reservation must be settled afterwards.
+    Permit(ReservationId),
+    /// The action waits.
     Wait,
-    /// More is asked for than there will ever be.
-    Never(Vec<ExceededQuota>),
+    /// The create request exceeds the limits of these quotas and can never fit.
+    NeverFits(Vec<ExceededQuota>),
 }
 
-/// Whose create it is, and what is kept for it.
+/// A permitted create request.
 #[derive(Clone, Debug)]
-pub(super) struct Ticket {
-    pub(super) rank: Rank,
-    pub(super) request: Arc<Request>,
-    /// Nothing where nobody counts.
-    pub(super) charge: Option<ChargeId>,
+pub(super) struct PermittedCreate {
+    pub(super) position: QueuePosition,
+    pub(super) request: Arc<CreateRequest>,
+    /// `None` if nothing was limited in the namespace when the permit was given.
+    pub(super) reservation: Option<ReservationId>,
 }
 
-/// A namespace.
+/// The admission state of one namespace.
 #[derive(Debug, Default)]
 pub(super) struct NamespaceAdmission {
-    room: Room,
-    lines: BTreeMap<ResourceKind, KindQueue>,
-    tasks: HashMap<Arc<str>, Task>,
-    /// Those of the tasks that wait, alike ones together: if the oldest of them does not fit, none does. So thousands of
-    /// waiting tasks cost no more than their different shapes.
-    waiting: BTreeMap<Arc<Request>, BTreeSet<Rank>>,
-    /// Since when there is always somebody who waits.
-    line_since: Option<Timestamp>,
-    /// Those of the tasks that were called, and when.
-    called: BTreeSet<(Timestamp, Arc<str>)>,
-    /// What keeps those that are alike, and since when it is this.
-    causes: BTreeMap<Arc<Request>, (String, Timestamp)>,
-}
-
-#[derive(Debug)]
-struct Task {
-    rank: Rank,
-    request: Arc<Request>,
-    /// More than the object says, as a refusal told.
-    learned: Amounts,
-    since: Timestamp,
-    stage: Stage,
-    said: Option<LastReportedReason>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Waiting,
-    /// Room is kept, and the task was woken.
-    Called {
-        at: Timestamp,
-        charge: ChargeId,
-    },
-    /// Its create is on its way.
-    Trying {
-        charge: ChargeId,
-    },
-}
-
-/// Whether room is kept for the oldest task.
-struct Hold {
-    is_held: bool,
-    /// How long this stays so; nothing for ever.
-    until: Option<Timestamp>,
-}
-
-impl Hold {
-    /// Room is not kept at first, then for a while, and so on: what takes it may never end, but neither may those who
-    /// overtake.
-    fn at(since: Timestamp, settings: &GateSettings, now: Timestamp) -> Self {
-        let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-        let round = (settings.hold_after + settings.hold_for).as_nanos();
-        let Some(begun) = waited.as_nanos().checked_rem(round) else { return Self { is_held: false, until: None } };
-        let is_held = begun >= settings.hold_after.as_nanos();
-        let turn = if is_held { round } else { settings.hold_after.as_nanos() };
-        let left = Duration::from_nanos_u128(turn - begun);
-        Self { is_held, until: Some(later(now, left)) }
-    }
+    quotas: NamespaceQuotas,
+    /// Only for kinds of which a create request was refused.
+    throttles: BTreeMap<ResourceKind, KindThrottle>,
+    creates: PendingCreates,
+    causes: BlockingCauses,
 }
 
 impl NamespaceAdmission {
-    /// Nothing here would keep a create of this kind from being tried, and nobody waits.
-    pub(super) fn is_open(&self, kind: &ResourceKind) -> bool {
-        !self.room.is_limited() && self.tasks.is_empty() && !self.lines.contains_key(kind)
+    /// Whether a create request of this kind needs no reservation: no quota is visible, no action waits, and the kind is
+    /// not throttled.
+    pub(super) fn is_unlimited(&self, kind: &ResourceKind) -> bool {
+        !self.quotas.has_quotas() && self.creates.is_empty() && !self.throttles.contains_key(kind)
     }
 
-    /// Nothing is worth remembering.
+    /// Whether the state is the same as that of a new namespace.
     pub(super) fn is_idle(&self) -> bool {
-        self.room.is_idle() && self.tasks.is_empty() && self.lines.is_empty()
+        self.quotas.is_idle() && self.creates.is_empty() && self.throttles.is_empty()
     }
 
-    /// Forgets actions that are not known any more, since nobody says so of one that vanished in an outage, and whatever
-    /// else is long over.
-    pub(super) fn tidy(&mut self, is_known: impl Fn(&Arc<str>) -> bool, settings: &GateSettings, now: Timestamp) {
-        self.room.retain_objects(&is_known);
-        let lost: Vec<_> = self.tasks.keys().filter(|name| !is_known(name)).cloned().collect();
-        for name in lost {
-            self.leave(&name, settings, now);
-        }
-        self.drop_idle_lines(now);
+    /// Whether there are create requests that are not settled.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.creates.is_empty()
     }
 
-    /// Somebody waits or was called.
-    pub(super) fn is_busy(&self) -> bool {
-        !self.tasks.is_empty()
-    }
-
-    /// A task wants to create its object. Others may be called along the way; they are in the second part.
-    pub(super) fn ask(
+    /// An action asks for a permit to create its object. Other actions may have to be woken too.
+    pub(super) fn request_permit(
         &mut self,
-        rank: &Rank,
-        request: &Arc<Request>,
+        position: &QueuePosition,
+        request: &Arc<CreateRequest>,
         settings: &GateSettings,
         now: Timestamp,
-    ) -> (Decision, Vec<Arc<str>>) {
-        // Whatever it had is gone, or it would not ask.
-        self.room.ended(&rank.name, settings.settle, now);
-        let request = match self.tasks.get(&rank.name) {
-            Some(task) if !task.learned.is_empty() => Arc::new(request.raised(&task.learned)),
+    ) -> (Decision, ToWake) {
+        // An action that asks has no object any more.
+        self.quotas.object_ended(&position.action, settings.settle, now);
+        let request = match self.creates.get(&position.action) {
+            Some(create) if !create.refused_amounts.is_empty() => {
+                Arc::new(request.with_at_least(&create.refused_amounts))
+            }
             _ => Arc::clone(request),
         };
-        let impossible = self.room.impossible(&request);
-        if !impossible.is_empty() {
-            self.leave(&rank.name, settings, now);
-            return (Decision::Never(impossible), self.call(settings, now));
+        let exceeded = self.quotas.never_fits(&request);
+        if !exceeded.is_empty() {
+            self.withdraw(&position.action, settings, now);
+            return (Decision::NeverFits(exceeded), self.wake_fitting(settings, now));
         }
-        match self.tasks.get(&rank.name).map(|task| (task.stage, task.request == request)) {
-            Some((Stage::Called { charge, .. }, true)) => {
-                self.begin(&rank.name, charge);
-                return (Decision::Go(charge), Vec::new());
+        match self.creates.get(&position.action).map(|create| (create.stage, create.request == request)) {
+            Some((Stage::Reserved { reservation, .. }, true)) => {
+                self.creates.permit(&position.action, reservation);
+                return (Decision::Permit(reservation), Vec::new());
             }
             Some((Stage::Waiting, true)) => {}
-            Some((Stage::Called { charge, .. } | Stage::Trying { charge }, _)) => {
-                self.held_back(&Ticket { rank: rank.clone(), request, charge: Some(charge) }, now);
+            Some((Stage::Reserved { reservation, .. } | Stage::Permitted { reservation }, _)) => {
+                // The reservation is for another create request, or the earlier one was never settled.
+                let create = PermittedCreate { position: position.clone(), request, reservation: Some(reservation) };
+                self.not_sent(&create, now);
             }
-            _ => self.enter(rank, request, now),
+            Some((Stage::Waiting, false)) | None => self.creates.enqueue(position, request, now),
         }
-        let mut called = self.call(settings, now);
-        let stage = self.tasks.get(&rank.name).map(|task| task.stage);
-        let Some(Stage::Called { charge, .. }) = stage else { return (Decision::Wait, called) };
-        called.retain(|name| *name != rank.name);
-        self.begin(&rank.name, charge);
-        (Decision::Go(charge), called)
+        let mut woken = self.wake_fitting(settings, now);
+        let stage = self.creates.get(&position.action).map(|create| create.stage);
+        let Some(Stage::Reserved { reservation, .. }) = stage else { return (Decision::Wait, woken) };
+        // The action is running already.
+        woken.retain(|action| *action != position.action);
+        self.creates.permit(&position.action, reservation);
+        (Decision::Permit(reservation), woken)
     }
 
-    /// A create went through.
-    pub(super) fn created(&mut self, ticket: &Ticket, version: Option<u64>, now: Timestamp) {
-        let Ticket { rank, request, charge } = ticket;
-        if let Some(charge) = charge {
-            self.end_try(&request.kind);
-            self.room.taken(*charge, version, now);
-            self.forget(&rank.name);
-            self.room.made(&rank.name, request, now);
+    /// The API server accepted a create request.
+    pub(super) fn created(&mut self, create: &PermittedCreate, resource_version: Option<u64>, now: Timestamp) {
+        let PermittedCreate { position, request, reservation } = create;
+        if let Some(reservation) = reservation {
+            self.settle_in_throttle(&request.kind);
+            self.quotas.create_accepted(*reservation, resource_version, now);
+            self.creates.remove(&position.action);
+            self.quotas.object_created(&position.action, request, now);
         }
-        if let Some(line) = self.lines.get_mut(&request.kind) {
-            line.succeeded(request, now);
+        if let Some(throttle) = self.throttles.get_mut(&request.kind) {
+            throttle.create_succeeded(request, now);
         }
-        self.drop_idle_lines(now);
+        self.drop_unused_throttles(now);
     }
 
-    /// A create was refused for something that passes: the task waits.
+    /// The API server refused a create request for a temporary reason: the action waits.
     pub(super) fn refused(
         &mut self,
-        ticket: &Ticket,
+        create: &PermittedCreate,
         refusal: &Refusal,
         settings: &GateSettings,
         now: Timestamp,
         random: f64,
     ) {
-        let Ticket { rank, request, .. } = ticket;
-        self.give_back(ticket);
-        self.lines
-            .entry(request.kind.clone())
-            .or_insert_with(|| KindQueue::new(settings.backoff))
-            .refused(refusal, now, random);
-        let mut learned = self.tasks.get(&rank.name).map(|task| task.learned.clone()).unwrap_or_default();
+        let PermittedCreate { position, request, .. } = create;
+        self.release(create);
+        let throttle = self.throttles.entry(request.kind.clone());
+        let throttle = throttle.or_insert_with(|| KindThrottle::new(settings.backoff));
+        throttle.create_refused(refusal, now, random);
+        let known = self.creates.get(&position.action).map(|create| create.refused_amounts.clone());
+        let mut refused_amounts = known.unwrap_or_default();
         if let Refusal::Quota(quotas) = refusal {
-            self.room.refused(settings.settle, now);
+            self.quotas.create_refused(settings.settle, now);
             for quota in quotas {
-                amounts::raise(&mut learned, &quota.requested);
+                amounts::raise_to(&mut refused_amounts, &quota.requested);
             }
         }
-        self.enter(rank, Arc::new(request.raised(&learned)), now);
-        if let Some(task) = self.tasks.get_mut(&rank.name) {
-            task.learned = learned;
+        self.creates.enqueue(position, Arc::new(request.with_at_least(&refused_amounts)), now);
+        if let Some(create) = self.creates.get_mut(&position.action) {
+            create.refused_amounts = refused_amounts;
         }
     }
 
-    /// A create was not sent after all: the task waits again.
-    pub(super) fn held_back(&mut self, ticket: &Ticket, now: Timestamp) {
-        self.give_back(ticket);
-        self.enter(&ticket.rank, Arc::clone(&ticket.request), now);
+    /// A permitted create request was not sent: the action waits again.
+    pub(super) fn not_sent(&mut self, create: &PermittedCreate, now: Timestamp) {
+        self.release(create);
+        self.creates.enqueue(&create.position, Arc::clone(&create.request), now);
     }
 
-    /// A create failed in another way, or nobody knows how it ended. It may have been counted.
-    pub(super) fn abandoned(&mut self, ticket: &Ticket, now: Timestamp) {
-        if let Some(charge) = ticket.charge {
-            self.end_try(&ticket.request.kind);
-            self.room.taken(charge, None, now);
-            self.forget(&ticket.rank.name);
+    /// A create request failed for another reason, or its result is not known. The API server may have counted it.
+    pub(super) fn result_unknown(&mut self, create: &PermittedCreate, now: Timestamp) {
+        if let Some(reservation) = create.reservation {
+            self.settle_in_throttle(&create.request.kind);
+            self.quotas.create_accepted(reservation, None, now);
+            self.creates.remove(&create.position.action);
         }
     }
 
-    /// A task no longer wants anything.
-    pub(super) fn leave(&mut self, name: &str, settings: &GateSettings, now: Timestamp) {
-        self.room.ended(name, settings.settle, now);
-        let Some(task) = self.tasks.get(name) else { return };
-        match task.stage {
+    /// An action no longer wants to create an object.
+    pub(super) fn withdraw(&mut self, action: &str, settings: &GateSettings, now: Timestamp) {
+        self.quotas.object_ended(action, settings.settle, now);
+        let Some(create) = self.creates.get(action) else { return };
+        match create.stage {
             Stage::Waiting => {}
-            Stage::Called { charge, .. } => {
-                let kind = task.request.kind.clone();
-                self.end_try(&kind);
-                self.room.give_back(charge);
+            Stage::Reserved { reservation, .. } => {
+                let kind = create.request.kind.clone();
+                self.settle_in_throttle(&kind);
+                self.quotas.release(reservation);
             }
-            // Whoever tries settles its charge.
-            Stage::Trying { .. } => return,
+            // The holder of the permit settles it.
+            Stage::Permitted { .. } => return,
         }
-        self.forget(name);
+        self.creates.remove(action);
     }
 
-    /// Whether a create that was let through a moment ago still is: others may have been refused meanwhile.
-    pub(super) fn still_admits(&self, request: &Request, now: Timestamp) -> bool {
-        self.lines.get(&request.kind).is_none_or(|line| line.backoff.admits(&request.amounts, now))
+    /// Whether a permitted create request may still be sent. Another one of the same kind may have been refused since.
+    pub(super) fn allows_send(&self, request: &CreateRequest, now: Timestamp) -> bool {
+        self.throttles.get(&request.kind).is_none_or(|throttle| throttle.allows_send(request, now))
     }
 
-    /// A quota is there, or changed.
-    pub(super) fn quota_seen(&mut self, quota: &Quota, settings: &GateSettings, now: Timestamp) {
-        if self.room.seen(quota, settings.settle, now) {
-            self.hurry(now);
-        }
-    }
-
-    /// Quotas went.
-    pub(super) fn retain_quotas(&mut self, keep: impl Fn(&str) -> bool, now: Timestamp) {
-        if self.room.retain(keep) {
-            self.hurry(now);
+    /// A quota exists or changed.
+    pub(super) fn quota_changed(&mut self, quota: &Quota, settings: &GateSettings, now: Timestamp) {
+        if self.quotas.quota_changed(quota, settings.settle, now) {
+            self.end_quota_backoff(now);
         }
     }
 
-    /// The object of an action ended. Where usage is visible the quota itself will tell, or has told already and was not
-    /// believed.
-    pub(super) fn freed(&mut self, name: &str, kind: &ResourceKind, settings: &GateSettings, now: Timestamp) -> bool {
-        if self.room.ended(name, settings.settle, now) {
+    /// Only the quotas with these names exist.
+    pub(super) fn retain_quotas(&mut self, exists: impl Fn(&str) -> bool, now: Timestamp) {
+        if self.quotas.retain_quotas(exists) {
+            self.end_quota_backoff(now);
+        }
+    }
+
+    /// The object of an action ended. Returns whether waiting actions may fit now.
+    pub(super) fn object_ended(
+        &mut self,
+        action: &str,
+        kind: &ResourceKind,
+        settings: &GateSettings,
+        now: Timestamp,
+    ) -> bool {
+        if self.quotas.object_ended(action, settings.settle, now) {
             return true;
         }
-        if self.room.is_limited() || self.waiting.is_empty() {
+        // Visible quotas will show the end themselves.
+        if self.quotas.has_quotas() || self.creates.queue().is_empty() {
             return false;
         }
-        let Some(line) = self.lines.get_mut(kind) else { return false };
-        line.backoff.freed(later(now, COUNTED_WITHIN));
+        let Some(throttle) = self.throttles.get_mut(kind) else { return false };
+        throttle.quota_freed(after(now, RETRY_AFTER_OBJECT_END));
         true
     }
 
-    /// Calls those who may go now, the oldest first, and keeps room for them. The answer is who was called.
-    ///
-    /// A younger task may pass an older one that does not fit. But when the oldest of all has waited for long, the room it
-    /// needs is kept free for a while, and again later, or small tasks could keep a large one out for ever.
-    pub(super) fn call(&mut self, settings: &GateSettings, now: Timestamp) -> Vec<Arc<str>> {
-        let mut called = self.expire(settings, now);
-        if self.waiting.is_empty() {
-            return called;
+    /// Forgets actions that the executor no longer knows, because an action that was deleted during an outage never
+    /// withdraws, and throttles that are no longer needed.
+    pub(super) fn forget_unknown(
+        &mut self,
+        is_known: impl Fn(&Arc<str>) -> bool,
+        settings: &GateSettings,
+        now: Timestamp,
+    ) {
+        self.quotas.retain_objects(&is_known);
+        let unknown: Vec<_> = self.creates.actions().filter(|action| !is_known(action)).cloned().collect();
+        for action in unknown {
+            self.withdraw(&action, settings, now);
         }
-        let mut left = self.room.left();
-        let mut heads = BTreeMap::new();
-        for (request, ranks) in &self.waiting {
-            if !self.room.impossible(request).is_empty() {
-                // The quota was lowered. They will be told when they ask.
-                called.extend(ranks.iter().map(|rank| Arc::clone(&rank.name)));
-            } else if let Some(first) = ranks.first() {
-                let shares = self.room.shares(request);
-                heads.insert(first.clone(), (Arc::clone(request), shares));
-            }
-        }
-        let oldest = heads.keys().next().cloned();
-        if self.lets_others_count(settings, now) {
-            return called;
-        }
-        while let Some((rank, (request, shares))) = heads.pop_first() {
-            let admitted = self.lines.get(&request.kind).is_none_or(|line| line.admits(&request, now));
-            if admitted && self.room.fits(&shares, &left) {
-                room::take(&mut left, &shares);
-                self.let_go(&rank, now);
-                called.push(Arc::clone(&rank.name));
-                if let Some(next) = self.waiting.get(&request).and_then(BTreeSet::first) {
-                    heads.insert(next.clone(), (request, shares));
-                }
-            } else if admitted && oldest.as_ref() == Some(&rank) && self.holds(&rank, settings, now) {
-                room::take(&mut left, &shares);
-            }
-        }
-        called
+        self.drop_unused_throttles(now);
     }
 
-    /// When time alone will change something.
-    pub(super) fn due(&self, settings: &GateSettings, now: Timestamp) -> Option<Timestamp> {
-        let called = self.called.first().map(|(at, _)| later(*at, COMES_WITHIN));
-        if self.waiting.is_empty() {
-            return called;
-        }
-        let pauses = self.waiting.keys().filter_map(|request| self.lines.get(&request.kind)?.backoff.until(now)).min();
-        let oldest = self.waiting.values().filter_map(BTreeSet::first).min();
-        let since = oldest.and_then(|rank| Some(self.tasks.get(&rank.name)?.since));
-        let turn = since.and_then(|since| Hold::at(since, settings, now).until);
-        [called, pauses, self.room.due(settings.settle), turn].into_iter().flatten().min()
+    /// The kinds whose create requests are in back-off.
+    pub(super) fn kinds_in_backoff(&self, now: Timestamp) -> impl Iterator<Item = &ResourceKind> {
+        self.throttles.iter().filter(move |(_, throttle)| throttle.is_backing_off(now)).map(|(kind, _)| kind)
     }
 
-    /// What a waiting task is told; a text that differs only in numbers is renewed rarely.
-    pub(super) fn tell(&mut self, name: &str, now: Timestamp) -> Why {
-        let Some(why) = self.tasks.get(name).map(|task| self.why(&task.request, now)) else { return Why::default() };
-        match self.tasks.get_mut(name) {
-            Some(task) => LastReportedReason::renew(&mut task.said, why, now),
-            None => why,
+    /// When an action first asked for its permit; `None` if it has no pending create request.
+    pub(super) fn first_asked(&self, action: &str) -> Option<Timestamp> {
+        self.creates.get(action).map(|create| create.first_asked)
+    }
+
+    /// When the back-off of a kind ends; `None` if it is not in back-off.
+    pub(super) fn backoff_ends_at(&self, kind: &ResourceKind, now: Timestamp) -> Option<Timestamp> {
+        self.throttles.get(kind)?.backoff_ends_at(now)
+    }
+
+    /// Releases the reservation of a create request that the API server did not accept.
+    fn release(&mut self, create: &PermittedCreate) {
+        if let Some(reservation) = create.reservation {
+            self.settle_in_throttle(&create.request.kind);
+            self.quotas.release(reservation);
         }
     }
 
-    /// Who should say something else than it does, at most so many; a cause that comes and goes is not news.
-    pub(super) fn outdated(&mut self, most: usize, now: Timestamp) -> Vec<Arc<str>> {
-        let mut causes = BTreeMap::new();
-        let mut outdated = Vec::new();
-        for (request, ranks) in &self.waiting {
-            let cause = self.why(request, now).into_subject();
-            let since =
-                self.causes.get(request).filter(|(before, _)| *before == cause).map_or(now, |(_, since)| *since);
-            if later(since, LASTING) <= now {
-                let said = |rank: &&Rank| self.tasks.get(&rank.name).and_then(|task| task.said.as_ref());
-                let others = ranks.iter().filter(|rank| said(rank).is_some_and(|said| !said.is_about(&cause)));
-                outdated.extend(others.take(most - outdated.len()).map(|rank| Arc::clone(&rank.name)));
-            }
-            causes.insert(Arc::clone(request), (cause, since));
-        }
-        self.causes = causes;
-        outdated
-    }
-
-    /// How many wait for what.
-    pub(super) fn count(&self, now: Timestamp, mut add: impl FnMut(&Why, usize)) {
-        for (request, ranks) in &self.waiting {
-            add(&self.why(request, now), ranks.len());
+    fn settle_in_throttle(&mut self, kind: &ResourceKind) {
+        if let Some(throttle) = self.throttles.get_mut(kind) {
+            throttle.create_settled();
         }
     }
 
-    /// The kinds whose creates pause now.
-    pub(super) fn paused(&self, now: Timestamp) -> impl Iterator<Item = &ResourceKind> {
-        self.lines.iter().filter(move |(_, line)| line.backoff.running(now).is_some()).map(|(kind, _)| kind)
+    /// More quota is available than when create requests were refused.
+    fn end_quota_backoff(&mut self, now: Timestamp) {
+        self.throttles.values_mut().for_each(|throttle| throttle.quota_freed(now));
     }
 
-    /// When a task first asked.
-    pub(super) fn since(&self, name: &str) -> Option<Timestamp> {
-        self.tasks.get(name).map(|task| task.since)
-    }
-
-    /// When the pause of a kind ends.
-    pub(super) fn pause_ends(&self, kind: &ResourceKind, now: Timestamp) -> Option<Timestamp> {
-        self.lines.get(kind)?.backoff.until(now)
-    }
-
-    fn why(&self, request: &Request, now: Timestamp) -> Why {
-        let line = self.lines.get(&request.kind);
-        if let Some(told) = line.filter(|line| !line.admits(request, now)).and_then(KindQueue::told) {
-            return Why::refused(told, request);
-        }
-        let concerned = self.room.concerned(request);
-        if concerned.short.is_empty() { Why::turn(&concerned.ample) } else { Why::quota(&concerned.short) }
-    }
-
-    /// There is more room than when creates were refused.
-    fn hurry(&mut self, now: Timestamp) {
-        self.lines.values_mut().for_each(|line| line.backoff.freed(now));
-    }
-
-    /// Whether those who wait had better wait a moment more. Where there is no line there is room, and no reason to be
-    /// careful.
-    fn lets_others_count(&self, settings: &GateSettings, now: Timestamp) -> bool {
-        self.line_since.is_some_and(|since| later(since, settings.settle) <= now)
-            && self.room.calm_at(settings.settle).is_some_and(|at| now < at)
-    }
-
-    fn holds(&self, rank: &Rank, settings: &GateSettings, now: Timestamp) -> bool {
-        self.tasks.get(&rank.name).is_some_and(|task| Hold::at(task.since, settings, now).is_held)
-    }
-
-    /// Puts a task among those that wait, with this request from now on.
-    fn enter(&mut self, rank: &Rank, request: Arc<Request>, now: Timestamp) {
-        let before = self.take_out(&rank.name);
-        self.waiting.entry(Arc::clone(&request)).or_default().insert(rank.clone());
-        self.line_since.get_or_insert(now);
-        let (since, said, learned) =
-            before.map_or((now, None, Amounts::new()), |task| (task.since, task.said, task.learned));
-        let task = Task { rank: rank.clone(), request, learned, since, stage: Stage::Waiting, said };
-        self.tasks.insert(Arc::clone(&rank.name), task);
-    }
-
-    /// Keeps room for a waiting task.
-    fn let_go(&mut self, rank: &Rank, now: Timestamp) {
-        let Some(task) = self.tasks.get_mut(&rank.name) else { return };
-        let request = Arc::clone(&task.request);
-        task.stage = Stage::Called { at: now, charge: self.room.keep(&request) };
-        self.called.insert((now, Arc::clone(&rank.name)));
-        self.stop_waiting(&request, rank);
-        if let Some(line) = self.lines.get_mut(&request.kind) {
-            line.begin();
-        }
-    }
-
-    /// Whoever was called and did not come loses the room. The answer is who that was: should its call have been lost, it
-    /// would otherwise not ask again for minutes.
-    fn expire(&mut self, settings: &GateSettings, now: Timestamp) -> Vec<Arc<str>> {
-        self.room.expire(settings.settle, now);
-        let mut late = Vec::new();
-        while let Some((_, name)) = self.called.first().filter(|(at, _)| later(*at, COMES_WITHIN) <= now).cloned() {
-            self.leave(&name, settings, now);
-            late.push(name);
-        }
-        self.drop_idle_lines(now);
-        late
-    }
-
-    /// Its create is on its way now.
-    fn begin(&mut self, name: &str, charge: ChargeId) {
-        if let Some(task) = self.tasks.get_mut(name) {
-            let before = std::mem::replace(&mut task.stage, Stage::Trying { charge });
-            self.not_called(name, before);
-        }
-    }
-
-    /// Nothing was taken.
-    fn give_back(&mut self, ticket: &Ticket) {
-        if let Some(charge) = ticket.charge {
-            self.end_try(&ticket.request.kind);
-            self.room.give_back(charge);
-        }
-    }
-
-    fn end_try(&mut self, kind: &ResourceKind) {
-        if let Some(line) = self.lines.get_mut(kind) {
-            line.end();
-        }
-    }
-
-    fn forget(&mut self, name: &str) {
-        drop(self.take_out(name));
-    }
-
-    fn take_out(&mut self, name: &str) -> Option<Task> {
-        let task = self.tasks.remove(name)?;
-        self.stop_waiting(&task.request, &task.rank);
-        self.not_called(name, task.stage);
-        Some(task)
-    }
-
-    fn not_called(&mut self, name: &str, stage: Stage) {
-        if let Stage::Called { at, .. } = stage {
-            self.called.remove(&(at, name.into()));
-        }
-    }
-
-    fn stop_waiting(&mut self, request: &Arc<Request>, rank: &Rank) {
-        if let Some(ranks) = self.waiting.get_mut(request) {
-            ranks.remove(rank);
-            if ranks.is_empty() {
-                self.waiting.remove(request);
-            }
-            if self.waiting.is_empty() {
-                self.line_since = None;
-            }
-        }
-    }
-
-    fn drop_idle_lines(&mut self, now: Timestamp) {
-        let waiting = &self.waiting;
-        let is_wanted = |kind: &ResourceKind| waiting.keys().any(|request| request.kind == *kind);
-        self.lines.retain(|kind, line| !line.is_idle() && (!line.is_stale(now) || is_wanted(kind)));
+    fn drop_unused_throttles(&mut self, now: Timestamp) {
+        let queue = self.creates.queue();
+        let is_needed = |kind: &ResourceKind, throttle: &KindThrottle| {
+            !throttle.is_idle() && (!throttle.is_stale(now) || queue.has_kind(kind))
+        };
+        self.throttles.retain(|kind, throttle| is_needed(kind, throttle));
     }
 }

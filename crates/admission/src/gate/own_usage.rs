@@ -1,9 +1,9 @@
-//! What our own objects take, as far as this process made them.
+//! The quota usage of the objects that this process created: a lower bound for the real usage.
 //!
-//! The controller that counts usage works from a cache of its own. When something ends it writes what it counted, and
-//! what was created a moment ago is often missing: for some time a full quota shows room. The server believes it too, so
-//! creates go through until the count is put right, and those after are refused. So usage never counts as less than what
-//! we know to be there.
+//! The ResourceQuota controller recounts usage from its own cache. When an object ends it writes the result, in which
+//! objects that were created a moment ago are often missing. For a short time a full quota then seems to have something
+//! left. The API server believes the quota too: it accepts create requests until the next recount corrects the usage, and
+//! then refuses create requests until the usage is below the limit. So the gate never takes the usage to be less than that of the objects it knows to exist.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,123 +12,130 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::amounts::{self, Amounts};
-use crate::backoff::later;
-use crate::request::Request;
+use crate::create_request::CreateRequest;
+use crate::time::after;
 
-/// How long the controller that counts takes to take notice.
+/// How long the ResourceQuota controller takes to notice created and ended objects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountingDelay {
-    /// What was made longer ago is in a count that is made now.
-    pub(super) made: Duration,
-    /// What ended longer ago is in no count. Until then it may hide in a count that another object is missing.
+    /// A recount includes every object that was created longer ago than this.
+    pub(super) created: Duration,
+    /// No recount includes an object that ended longer ago than this. Until then the object may be included in a recount
+    /// in which another object is missing.
     pub(super) ended: Duration,
 }
 
-/// What was made longer ago is in every count: the controller counts again from time to time. It bounds what an object
-/// that we lost track of can take from others.
-const COUNTED_WITHIN: Duration = Duration::from_secs(30);
+/// Every object that was created longer ago than this is included in the watched usage, because the ResourceQuota
+/// controller has recounted since. It bounds how long an object whose end the executor missed can block others.
+const INCLUDED_AFTER: Duration = Duration::from_secs(30);
 
-/// The objects of the actions of a namespace that have not ended, as far as is known.
+/// The objects of the actions of one namespace.
 #[derive(Debug, Default)]
 pub(super) struct OwnUsage {
+    /// Objects that have not ended, by action.
     objects: HashMap<Arc<str>, Object>,
-    /// Those that ended a moment ago, the first one first.
-    ended: VecDeque<(Timestamp, Arc<Request>)>,
-    /// Of all objects and of those that ended a moment ago.
+    /// Objects that ended a moment ago and may still be included in a recount, the earliest end first.
+    ended: VecDeque<(Timestamp, Arc<CreateRequest>)>,
+    /// The usage of `objects` and `ended` together.
     total: Amounts,
-    /// The younger ones, the oldest first; some may be gone.
-    young: VecDeque<(Timestamp, Arc<str>)>,
-    young_total: Amounts,
+    /// Objects that a recount may miss, the oldest first. Some may have ended since.
+    recent: VecDeque<(Timestamp, Arc<str>)>,
+    /// The usage of the objects that are marked as recent.
+    recent_total: Amounts,
 }
 
 #[derive(Debug)]
 struct Object {
-    request: Arc<Request>,
-    at: Timestamp,
-    is_young: bool,
+    request: Arc<CreateRequest>,
+    created_at: Timestamp,
+    is_recent: bool,
 }
 
 impl OwnUsage {
-    /// The object of an action was made.
-    pub(super) fn add(&mut self, action: &Arc<str>, request: &Arc<Request>, now: Timestamp) {
-        self.remove(action);
+    /// Records that the object of an action was created.
+    pub(super) fn object_created(&mut self, action: &Arc<str>, request: &Arc<CreateRequest>, now: Timestamp) {
+        self.forget(action);
         amounts::add(&mut self.total, &request.amounts);
-        amounts::add(&mut self.young_total, &request.amounts);
-        self.young.push_back((now, Arc::clone(action)));
-        let object = Object { request: Arc::clone(request), at: now, is_young: true };
+        amounts::add(&mut self.recent_total, &request.amounts);
+        self.recent.push_back((now, Arc::clone(action)));
+        let object = Object { request: Arc::clone(request), created_at: now, is_recent: true };
         self.objects.insert(Arc::clone(action), object);
     }
 
-    /// The object of an action has ended. The answer is whether there was one.
-    pub(super) fn end(&mut self, action: &str, now: Timestamp) -> bool {
-        let Some(request) = self.take_out(action) else { return false };
+    /// Records that the object of an action ended. Returns whether an object of the action was known.
+    pub(super) fn object_ended(&mut self, action: &str, now: Timestamp) -> bool {
+        let Some(request) = self.take(action) else { return false };
         self.ended.push_back((now, request));
         true
     }
 
-    /// Nothing is known of an object of an action any more.
-    pub(super) fn remove(&mut self, action: &str) {
-        if let Some(request) = self.take_out(action) {
-            amounts::take(&mut self.total, &request.amounts);
+    /// Forgets the objects of actions that the executor no longer knows.
+    pub(super) fn retain(&mut self, is_known: impl Fn(&Arc<str>) -> bool) {
+        let unknown: Vec<_> = self.objects.keys().filter(|action| !is_known(action)).cloned().collect();
+        for action in unknown {
+            self.forget(&action);
         }
     }
 
-    /// When time alone changes what is known.
-    pub(super) fn next_noticed(&self, notice: CountingDelay) -> Option<Timestamp> {
-        let ended = self.ended.front().map(|(at, _)| later(*at, notice.ended));
-        let made = self.young.front().map(|(at, _)| later(*at, COUNTED_WITHIN));
-        [ended, made].into_iter().flatten().min()
+    /// When the result of [`at_least`](Self::at_least) changes next by time alone.
+    pub(super) fn next_change(&self, delay: CountingDelay) -> Option<Timestamp> {
+        let ended = self.ended.front().map(|(at, _)| after(*at, delay.ended));
+        let created = self.recent.front().map(|(at, _)| after(*at, INCLUDED_AFTER));
+        [ended, created].into_iter().flatten().min()
     }
 
-    fn take_out(&mut self, action: &str) -> Option<Arc<Request>> {
-        let Object { request, is_young, .. } = self.objects.remove(action)?;
-        if is_young {
-            amounts::take(&mut self.young_total, &request.amounts);
+    /// Applies what changed by time alone.
+    pub(super) fn expire(&mut self, delay: CountingDelay, now: Timestamp) {
+        while let Some((_, request)) = self.ended.pop_front_if(|(at, _)| after(*at, delay.ended) <= now) {
+            amounts::subtract(&mut self.total, &request.amounts);
+        }
+        self.end_recent(INCLUDED_AFTER, now);
+    }
+
+    /// Records that a recount was seen. A wrong recount stays until the next one, which the end of an object causes.
+    pub(super) fn recounted(&mut self, delay: CountingDelay, now: Timestamp) {
+        self.end_recent(delay.created, now);
+    }
+
+    /// The least usage that is possible: `counted`, the usage that a quota shows, raised to the usage of the own objects.
+    /// `hidden` is the usage of created objects that is known to be missing from the quota and that the caller adds itself.
+    pub(super) fn at_least(&self, counted: &Amounts, hidden: &Amounts) -> Amounts {
+        let mut own = self.total.clone();
+        amounts::subtract(&mut own, hidden);
+        let mut used = counted.clone();
+        for (name, used) in &mut used {
+            let Some(own) = own.get(name).filter(|own| *own > used) else { continue };
+            // Only recent objects can be missing from the count.
+            let most = self.recent_total.get(name).map_or_else(|| used.clone(), |recent| used.plus(recent));
+            *used = if *own < most { own.clone() } else { most };
+        }
+        used
+    }
+
+    fn forget(&mut self, action: &str) {
+        if let Some(request) = self.take(action) {
+            amounts::subtract(&mut self.total, &request.amounts);
+        }
+    }
+
+    /// Removes an object from `objects`, but leaves its usage in `total`.
+    fn take(&mut self, action: &str) -> Option<Arc<CreateRequest>> {
+        let Object { request, is_recent, .. } = self.objects.remove(action)?;
+        if is_recent {
+            amounts::subtract(&mut self.recent_total, &request.amounts);
         }
         Some(request)
     }
 
-    /// Forgets those whose action is not known any more.
-    pub(super) fn retain(&mut self, is_known: impl Fn(&Arc<str>) -> bool) {
-        let lost: Vec<_> = self.objects.keys().filter(|action| !is_known(action)).cloned().collect();
-        for action in lost {
-            self.remove(&action);
-        }
-    }
-
-    /// Lets objects grow old, and forgets those that ended.
-    pub(super) fn expire(&mut self, notice: CountingDelay, now: Timestamp) {
-        while let Some((_, request)) = self.ended.pop_front_if(|(at, _)| later(*at, notice.ended) <= now) {
-            amounts::take(&mut self.total, &request.amounts);
-        }
-        self.grow_old(COUNTED_WITHIN, now);
-    }
-
-    /// A count was made a moment ago. One that is wrong stays so until the next, which the end of an object brings about.
-    pub(super) fn counted(&mut self, notice: CountingDelay, now: Timestamp) {
-        self.grow_old(notice.made, now);
-    }
-
-    fn grow_old(&mut self, age: Duration, now: Timestamp) {
-        while let Some((at, action)) = self.young.pop_front_if(|(at, _)| later(*at, age) <= now) {
-            if let Some(object) = self.objects.get_mut(&action).filter(|object| object.is_young && object.at == at) {
-                object.is_young = false;
-                amounts::take(&mut self.young_total, &object.request.amounts);
+    /// Objects of at least this age are no longer recent.
+    fn end_recent(&mut self, age: Duration, now: Timestamp) {
+        while let Some((at, action)) = self.recent.pop_front_if(|(at, _)| after(*at, age) <= now) {
+            let is_same = |object: &&mut Object| object.is_recent && object.created_at == at;
+            if let Some(object) = self.objects.get_mut(&action).filter(is_same) {
+                object.is_recent = false;
+                amounts::subtract(&mut self.recent_total, &object.request.amounts);
             }
         }
-    }
-
-    /// The least that may be used, given what a count says and what of ours is known not to be in it yet.
-    pub(super) fn at_least(&self, counted: &Amounts, uncounted: &Amounts) -> Amounts {
-        let mut own = self.total.clone();
-        amounts::take(&mut own, uncounted);
-        let mut used = counted.clone();
-        for (name, used) in &mut used {
-            let Some(own) = own.get(name).filter(|own| *own > used) else { continue };
-            let most = self.young_total.get(name).map_or_else(|| used.clone(), |young| used.plus(young));
-            *used = if *own < most { own.clone() } else { most };
-        }
-        used
     }
 }
 
@@ -142,53 +149,50 @@ mod tests {
     use super::*;
     use crate::amounts::of;
 
-    const NOTICE: CountingDelay = CountingDelay { made: Duration::from_secs(3), ended: Duration::from_millis(300) };
+    const DELAY: CountingDelay = CountingDelay { created: Duration::from_secs(3), ended: Duration::from_millis(300) };
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn live(count: usize, now: Timestamp) -> OwnUsage {
-        let mut live = OwnUsage::default();
+    fn usage_of_pods(count: usize, now: Timestamp) -> OwnUsage {
+        let mut usage = OwnUsage::default();
         let amounts = of(&[("pods", "1")]);
-        let request = Arc::new(Request { kind: ResourceKind::of::<Pod>(), amounts, traits: None });
+        let request = Arc::new(CreateRequest { kind: ResourceKind::of::<Pod>(), amounts, pod_traits: None });
         for number in 0..count {
-            live.add(&number.to_string().into(), &request, now);
+            usage.object_created(&number.to_string().into(), &request, now);
         }
-        live
+        usage
     }
 
-    fn used(live: &OwnUsage, counted: &str, uncounted: &str) -> String {
-        live.at_least(&of(&[("pods", counted)]), &of(&[("pods", uncounted)]))["pods"].to_string()
-    }
-
-    #[test]
-    fn usage_is_never_less_than_what_is_known_to_be_there() {
-        let mut live = live(5, at(0));
-        assert_eq!(used(&live, "3", "0"), "5", "the count misses two");
-        assert_eq!(used(&live, "3", "1"), "4", "one of them is known to be missing, and is added by others");
-        assert_eq!(used(&live, "7", "0"), "7", "others take too");
-        assert!(live.end("4", at(1)) && !live.end("4", at(1)));
-        assert_eq!(
-            (used(&live, "3", "0").as_str(), live.next_noticed(NOTICE)),
-            ("5", Some(later(at(1), NOTICE.ended)))
-        );
-        live.expire(NOTICE, later(at(1), NOTICE.ended));
-        assert_eq!(used(&live, "3", "0"), "4");
-        live.retain(|action| **action != *"3");
-        assert_eq!(used(&live, "0", "0"), "3");
+    fn used(usage: &OwnUsage, counted: &str, hidden: &str) -> String {
+        usage.at_least(&of(&[("pods", counted)]), &of(&[("pods", hidden)]))["pods"].to_string()
     }
 
     #[test]
-    fn a_count_after_an_object_was_there_for_long_is_believed() {
-        let mut live = live(5, at(0));
-        live.expire(NOTICE, at(10));
-        live.counted(NOTICE, at(2));
-        assert_eq!(used(&live, "3", "0"), "5");
-        live.counted(NOTICE, at(3));
-        assert_eq!(used(&live, "3", "0"), "3");
-        let request = Arc::clone(&live.objects["0"].request);
-        live.add(&"new".into(), &request, at(3));
-        assert_eq!(used(&live, "3", "0"), "4", "no more is in doubt than what is young");
+    fn usage_is_never_less_than_that_of_the_objects_known_to_exist() {
+        let mut usage = usage_of_pods(5, at(0));
+        assert_eq!(used(&usage, "3", "0"), "5", "two objects are missing from the count");
+        assert_eq!(used(&usage, "3", "1"), "4", "one of them is known to be missing, and the caller adds it");
+        assert_eq!(used(&usage, "7", "0"), "7", "objects of other creators count too");
+        assert!(usage.object_ended("4", at(1)) && !usage.object_ended("4", at(1)));
+        assert_eq!((used(&usage, "3", "0").as_str(), usage.next_change(DELAY)), ("5", Some(after(at(1), DELAY.ended))));
+        usage.expire(DELAY, after(at(1), DELAY.ended));
+        assert_eq!(used(&usage, "3", "0"), "4");
+        usage.retain(|action| **action != *"3");
+        assert_eq!(used(&usage, "0", "0"), "3");
+    }
+
+    #[test]
+    fn a_recount_long_after_an_object_was_created_is_believed() {
+        let mut usage = usage_of_pods(5, at(0));
+        usage.expire(DELAY, at(10));
+        usage.recounted(DELAY, at(2));
+        assert_eq!(used(&usage, "3", "0"), "5");
+        usage.recounted(DELAY, at(3));
+        assert_eq!(used(&usage, "3", "0"), "3");
+        let request = Arc::clone(&usage.objects["0"].request);
+        usage.object_created(&"new".into(), &request, at(3));
+        assert_eq!(used(&usage, "3", "0"), "4", "only recent objects can be missing from the count");
     }
 }

@@ -1,125 +1,126 @@
-//! Leave to create one object, and what came of it.
+//! Permission to send one create request, and how its result is reported.
 
 use std::sync::Arc;
 
 use aileron_kubekit::ApiError;
-use aileron_machinery::jitter::random;
 use jiff::Timestamp;
 
-use super::Gate;
-use super::namespace::Ticket;
-use super::waiting_reason::Why;
-use crate::quota::message::ExceededQuota;
+use super::namespace::PermittedCreate;
+use super::shared::SharedGate;
+use super::waiting_reason::{Waiting, never_fits};
 use crate::refusal::Refusal;
 
-/// Leave to create. Whoever has one says what came of it; one that is dropped counts as a create that may have happened.
-#[must_use = "the gate waits to hear what came of it"]
+/// Permission to send one create request. Report the result with [`created`](Self::created), [`refused`](Self::refused) or
+/// [`not_sent`](Self::not_sent). If the permit is dropped without a report, the gate assumes that the object may exist.
+#[must_use = "report the result of the create request to the gate"]
 pub struct CreatePermit<'a> {
-    pub(super) gate: &'a Gate,
-    pub(super) namespace: Arc<str>,
-    pub(super) ticket: Ticket,
-    /// When the task first asked.
-    pub(super) since: Timestamp,
-    pub(super) settled: bool,
+    gate: &'a SharedGate,
+    namespace: Arc<str>,
+    create: PermittedCreate,
+    /// When the action first asked for the permit.
+    first_asked: Timestamp,
+    is_reported: bool,
 }
 
-/// What a refused create means for its task.
+/// What a refused create request means for its action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// It waits.
+pub enum RefusedCreate {
+    /// The refusal is temporary: the action waits.
     Wait(Waiting),
-    /// It asks for more than there will ever be.
-    Never(String),
-    /// Quota and load have nothing to do with it.
-    Otherwise,
+    /// The create request exceeds the limit of a quota and can never fit. The text is for users.
+    NeverFits(String),
+    /// The refusal has nothing to do with quota or overload.
+    OtherError,
 }
 
-/// A task that waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// Why, in words that are kept as long as they are about right.
-    pub why: Why,
-    /// When to look again although nobody was called.
-    pub look_at: Timestamp,
-}
-
-impl CreatePermit<'_> {
-    /// The create may still be sent: nothing of its kind was refused since.
-    #[must_use]
-    pub fn holds(&self, now: Timestamp) -> bool {
-        self.gate.with(&self.namespace, |space, _| space.still_admits(&self.ticket.request, now))
+impl<'a> CreatePermit<'a> {
+    pub(super) fn new(
+        gate: &'a SharedGate,
+        namespace: Arc<str>,
+        create: PermittedCreate,
+        first_asked: Timestamp,
+    ) -> Self {
+        Self { gate, namespace, create, first_asked, is_reported: false }
     }
 
-    /// The object is there; the version is that of the object as it was stored.
-    pub fn created(mut self, version: Option<u64>, now: Timestamp) {
-        self.settled = true;
-        let waited = now.duration_since(self.since).as_secs_f64().max(0.0);
-        metrics::histogram!("aileron_launch_seconds", "kind" => self.ticket.request.kind.kind.to_string())
+    /// Whether the create request may still be sent. Another one of the same kind may have been refused since.
+    #[must_use]
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        self.gate.update(&self.namespace, |admission, _| admission.allows_send(&self.create.request, now))
+    }
+
+    /// The API server accepted the create request. `resource_version` is that of the stored object, if known.
+    pub fn created(mut self, resource_version: Option<u64>, now: Timestamp) {
+        self.is_reported = true;
+        let waited = now.duration_since(self.first_asked).as_secs_f64().max(0.0);
+        metrics::histogram!("aileron_launch_seconds", "kind" => self.create.request.kind.kind.to_string())
             .record(waited);
-        self.gate.with(&self.namespace, |space, called| {
-            space.created(&self.ticket, version, now);
-            *called = space.call(&self.gate.settings, now);
+        self.gate.update(&self.namespace, |admission, to_wake| {
+            admission.created(&self.create, resource_version, now);
+            *to_wake = admission.wake_fitting(&self.gate.settings, now);
         });
     }
 
-    /// The create was refused.
-    pub fn refused(mut self, error: &ApiError, now: Timestamp) -> Refused {
+    /// The API server refused the create request. `random` is between 0 and 1 and chooses the jitter of the back-off.
+    pub fn refused(mut self, error: &ApiError, now: Timestamp, random: f64) -> RefusedCreate {
         let refusal = Refusal::of(error);
         let reason = match &refusal {
             Refusal::Quota(_) => "quota",
             Refusal::Overload { .. } => "overload",
             Refusal::Other => "other",
         };
-        let kind = self.ticket.request.kind.kind.to_string();
+        let kind = self.create.request.kind.kind.to_string();
         metrics::counter!("aileron_creates_refused_total", "kind" => kind, "reason" => reason).increment(1);
-        let impossible = match &refusal {
-            // Dropped, which settles it.
-            Refusal::Other => return Refused::Otherwise,
+        let exceeded = match &refusal {
+            Refusal::Other => {
+                self.result_unknown(now);
+                return RefusedCreate::OtherError;
+            }
             Refusal::Overload { .. } => None,
-            Refusal::Quota(quotas) => quotas.iter().find(|quota| !quota.impossible().is_empty()),
+            Refusal::Quota(quotas) => quotas.iter().find(|quota| !quota.above_limit().is_empty()),
         };
-        if let Some(quota) = impossible {
-            return Refused::Never(never(std::slice::from_ref(quota)));
+        if let Some(quota) = exceeded {
+            self.result_unknown(now);
+            return RefusedCreate::NeverFits(never_fits(std::slice::from_ref(quota)));
         }
-        self.settled = true;
-        tracing::debug!(error = %error, "the create was refused; the task waits");
-        Refused::Wait(self.gate.with(&self.namespace, |space, called| {
-            space.refused(&self.ticket, &refusal, &self.gate.settings, now, random());
-            *called = space.call(&self.gate.settings, now);
-            let look_at = space.pause_ends(&self.ticket.request.kind, now);
-            let why = space.tell(&self.ticket.rank.name, now);
-            Waiting { why, look_at: look_at.unwrap_or_else(|| self.gate.look_at(&self.ticket.rank.name, now)) }
+        self.is_reported = true;
+        tracing::debug!(error = %error, "the API server refused the create request; the action waits");
+        RefusedCreate::Wait(self.gate.update(&self.namespace, |admission, to_wake| {
+            let PermittedCreate { position, request, .. } = &self.create;
+            admission.refused(&self.create, &refusal, &self.gate.settings, now, random);
+            *to_wake = admission.wake_fitting(&self.gate.settings, now);
+            let backoff_ends_at = admission.backoff_ends_at(&request.kind, now);
+            let reason = admission.report_reason(&position.action, now);
+            let recheck_at = backoff_ends_at.unwrap_or_else(|| self.gate.recheck_at(&position.action, now));
+            Waiting { reason, recheck_at }
         }))
     }
 
-    /// The create was not sent, because [it no longer holds](Self::holds).
+    /// The create request was not sent, because the permit was [no longer valid](Self::is_valid).
     #[must_use]
-    pub fn held_back(mut self, now: Timestamp) -> Waiting {
-        self.settled = true;
-        self.gate.with(&self.namespace, |space, _| {
-            space.held_back(&self.ticket, now);
-            Waiting {
-                why: space.tell(&self.ticket.rank.name, now),
-                look_at: self.gate.look_at(&self.ticket.rank.name, now),
-            }
+    pub fn not_sent(mut self, now: Timestamp) -> Waiting {
+        self.is_reported = true;
+        self.gate.update(&self.namespace, |admission, _| {
+            let action = &self.create.position.action;
+            admission.not_sent(&self.create, now);
+            let reason = admission.report_reason(action, now);
+            Waiting { reason, recheck_at: self.gate.recheck_at(action, now) }
         })
+    }
+
+    fn result_unknown(&mut self, now: Timestamp) {
+        self.is_reported = true;
+        self.gate.update(&self.namespace, |admission, to_wake| {
+            admission.result_unknown(&self.create, now);
+            *to_wake = admission.wake_fitting(&self.gate.settings, now);
+        });
     }
 }
 
 impl Drop for CreatePermit<'_> {
     fn drop(&mut self) {
-        if !self.settled {
-            let now = Timestamp::now();
-            self.gate.with(&self.namespace, |space, called| {
-                space.abandoned(&self.ticket, now);
-                *called = space.call(&self.gate.settings, now);
-            });
+        if !self.is_reported {
+            self.result_unknown(self.gate.clock.now());
         }
     }
-}
-
-/// The sentence for a task that can never run here.
-pub(super) fn never(quotas: &[ExceededQuota]) -> String {
-    let told = quotas.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    format!("the task asks for more than it could ever get here, even with nothing else running: {told}")
 }

@@ -1,111 +1,110 @@
-//! Room that has just appeared.
+//! Quota that became free a moment ago.
 //!
-//! The API server decides by a copy of the quota that hears of a change no sooner than we do: a create that is sent the
-//! moment room appears is refused, or answered with a conflict, because the server does not know of the room yet. So room
-//! counts only after it has been there for a moment.
+//! The API server decides with a cached copy of the quota, which it updates no sooner than the executor's watch does. A
+//! create request that is sent as soon as the watch shows free quota is refused, or answered with a conflict, because the
+//! API server does not know the new state yet. So free quota is used only after the settle time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::amounts::Amounts;
-use crate::backoff::later;
+use crate::amounts::{self, Amounts};
 use crate::quota::Quota;
+use crate::time::after;
 
-/// Changes this close to each other, as a part of the moment, are one: a busy namespace has hundreds of them.
-const PARTS: u32 = 8;
+/// Increases of one quota within this fraction of the settle time (one eighth) are merged. This bounds the number of
+/// entries in a busy namespace, and delays an increase by at most that fraction.
+const MERGE_FRACTION: u32 = 8;
 
-/// Each refusal although there seemed to be room doubles the moment, up to this many times: some clusters are slow, and
-/// several API servers may hear of a change at different times.
-const MOST_DOUBLINGS: u32 = 4;
+/// The settle time is at most doubled this often, so at most 16 times the configured value. Some clusters are slow, and
+/// several API servers may learn of a change at different times.
+const MAX_DOUBLINGS: u32 = 4;
 
-/// After so long without such a refusal the moment is halved again.
-const CALM: Duration = Duration::from_secs(60);
+/// After this time without an unexpected refusal the settle time is halved again. Long compared with the settle time, so
+/// that a slow cluster does not cause a refusal each time.
+const HALVE_AFTER: Duration = Duration::from_secs(60);
 
-/// What quotas had left before room appeared in them, as long as the server may not know of it.
+/// Increases of free quota that the API server may not know of yet.
 #[derive(Debug, Default)]
-pub(super) struct Settling {
-    before: VecDeque<Before>,
-    wariness: SettleBackoff,
+pub(super) struct SettlingQuota {
+    increases: VecDeque<Increase>,
+    backoff: SettleBackoff,
 }
 
+/// Increases of one quota that are close to each other.
 #[derive(Debug)]
-struct Before {
+struct Increase {
     quota: String,
-    left: Amounts,
+    /// What the quota had left before the first increase, or the least between them.
+    remaining_before: Amounts,
     first: Timestamp,
     last: Timestamp,
 }
 
-/// How much longer than usual room takes to settle here.
+/// How often the configured settle time is doubled at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SettleBackoff {
     doublings: u32,
-    changed: Timestamp,
+    changed_at: Timestamp,
 }
 
-impl Settling {
-    /// How long room takes to settle.
-    pub(super) fn moment(&self, usual: Duration) -> Duration {
-        usual.saturating_mul(1 << self.wariness.doublings.min(MOST_DOUBLINGS))
+impl SettlingQuota {
+    /// The settle time at present. `configured` is [`GateSettings::settle`](super::settings::GateSettings::settle).
+    pub(super) fn settle_time(&self, configured: Duration) -> Duration {
+        configured.saturating_mul(1 << self.backoff.doublings.min(MAX_DOUBLINGS))
     }
 
-    /// Room appeared in a quota that was like this before.
-    pub(super) fn add(&mut self, before: &Quota, usual: Duration, now: Timestamp) {
-        let together = self.moment(usual) / PARTS;
-        let left = before.left();
-        match self.before.iter_mut().rev().find(|other| other.quota == before.name) {
-            Some(other) if now <= later(other.first, together) => {
-                lower(&mut other.left, &left);
-                other.last = now;
+    /// Records that a quota has more left than in its state `before`.
+    pub(super) fn increased(&mut self, before: &Quota, configured: Duration, now: Timestamp) {
+        let merge_within = self.settle_time(configured) / MERGE_FRACTION;
+        let remaining_before = before.remaining();
+        match self.increases.iter_mut().rev().find(|increase| increase.quota == before.name) {
+            Some(increase) if now <= after(increase.first, merge_within) => {
+                amounts::lower_to(&mut increase.remaining_before, &remaining_before);
+                increase.last = now;
             }
-            _ => self.before.push_back(Before { quota: before.name.clone(), left, first: now, last: now }),
+            _ => {
+                let quota = before.name.clone();
+                self.increases.push_back(Increase { quota, remaining_before, first: now, last: now });
+            }
         }
     }
 
-    /// Lowers what a quota has left to what the server may still believe.
-    pub(super) fn lower(&self, quota: &str, left: &mut Amounts) {
-        for before in self.before.iter().filter(|before| before.quota == quota) {
-            lower(left, &before.left);
+    /// Lowers what a quota has left to what the API server may still believe.
+    pub(super) fn lower(&self, quota: &str, remaining: &mut Amounts) {
+        for increase in self.increases.iter().filter(|increase| increase.quota == quota) {
+            amounts::lower_to(remaining, &increase.remaining_before);
         }
     }
 
-    /// A create was refused although there seemed to be room.
-    pub(super) fn refused(&mut self, usual: Duration, now: Timestamp) {
-        // Creates that were on their way together met the same state.
-        if now >= later(self.wariness.changed, self.moment(usual)) {
-            let doublings = self.wariness.doublings.saturating_add(1).min(MOST_DOUBLINGS);
-            self.wariness = SettleBackoff { doublings, changed: now };
+    /// Records that a create request was refused although the quota seemed to have enough left: doubles the settle time.
+    pub(super) fn create_refused(&mut self, configured: Duration, now: Timestamp) {
+        // Create requests that were in flight together met the same state of the API server.
+        if now >= after(self.backoff.changed_at, self.settle_time(configured)) {
+            let doublings = self.backoff.doublings.saturating_add(1).min(MAX_DOUBLINGS);
+            self.backoff = SettleBackoff { doublings, changed_at: now };
         }
     }
 
-    /// Forgets what the server must know by now.
-    pub(super) fn expire(&mut self, usual: Duration, now: Timestamp) {
-        let moment = self.moment(usual);
-        self.before.retain(|before| now < later(before.last, moment));
-        if self.wariness.doublings > 0 && now >= later(self.wariness.changed, CALM) {
-            self.wariness = SettleBackoff { doublings: self.wariness.doublings - 1, changed: now };
+    /// Drops the increases that the API server must know by now, and shortens the settle time if it may be.
+    pub(super) fn expire(&mut self, configured: Duration, now: Timestamp) {
+        let settle_time = self.settle_time(configured);
+        self.increases.retain(|increase| now < after(increase.last, settle_time));
+        if self.backoff.doublings > 0 && now >= after(self.backoff.changed_at, HALVE_AFTER) {
+            self.backoff = SettleBackoff { doublings: self.backoff.doublings - 1, changed_at: now };
         }
     }
 
-    /// When room will have settled next.
-    pub(super) fn next(&self, usual: Duration) -> Option<Timestamp> {
-        let moment = self.moment(usual);
-        self.before.iter().map(|before| later(before.last, moment)).min()
+    /// When the next increase may be used.
+    pub(super) fn next_settled(&self, configured: Duration) -> Option<Timestamp> {
+        let settle_time = self.settle_time(configured);
+        self.increases.iter().map(|increase| after(increase.last, settle_time)).min()
     }
 
-    /// Nothing differs from a namespace that was never seen.
+    /// Whether the state is the same as that of a new namespace.
     pub(super) fn is_idle(&self) -> bool {
-        self.before.is_empty() && self.wariness.doublings == 0
-    }
-}
-
-fn lower(left: &mut Amounts, to: &Amounts) {
-    for (name, own) in left.iter_mut() {
-        if let Some(amount) = to.get(name).filter(|amount| *amount < own) {
-            *own = amount.clone();
-        }
+        self.increases.is_empty() && self.backoff.doublings == 0
     }
 }
 
@@ -118,71 +117,71 @@ mod tests {
     use super::*;
     use crate::amounts::of;
 
-    const USUAL: Duration = Duration::from_millis(160);
+    const SETTLE: Duration = Duration::from_millis(160);
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millisecond(millis).unwrap()
     }
 
     fn quota(used: i64) -> Quota {
-        Quota::plain("q", 1, of(&[("pods", "10")]), of(&[("pods", &used.to_string())]))
+        Quota::without_scopes("q", 1, of(&[("pods", "10")]), of(&[("pods", &used.to_string())]))
     }
 
-    fn left(settling: &Settling, used: i64) -> String {
-        let mut left = quota(used).left();
-        settling.lower("q", &mut left);
-        settling.lower("other", &mut left);
-        left["pods"].to_string()
-    }
-
-    #[test]
-    fn room_counts_after_a_moment() {
-        let mut settling = Settling::default();
-        settling.add(&quota(10), USUAL, at(0));
-        settling.add(&quota(9), USUAL, at(100));
-        assert_eq!((left(&settling, 8).as_str(), settling.next(USUAL)), ("0", Some(at(160))));
-        settling.expire(USUAL, at(160));
-        assert_eq!((left(&settling, 8).as_str(), settling.next(USUAL)), ("1", Some(at(260))));
-        assert_eq!(left(&settling, 10), "0", "what was taken meanwhile is taken");
-        settling.expire(USUAL, at(260));
-        assert_eq!((left(&settling, 8).as_str(), settling.is_idle()), ("2", true));
+    fn remaining(settling: &SettlingQuota, used: i64) -> String {
+        let mut remaining = quota(used).remaining();
+        settling.lower("q", &mut remaining);
+        settling.lower("other", &mut remaining);
+        remaining["pods"].to_string()
     }
 
     #[test]
-    fn a_refusal_makes_it_wary_for_a_while() {
-        let mut settling = Settling::default();
+    fn free_quota_counts_after_the_settle_time() {
+        let mut settling = SettlingQuota::default();
+        settling.increased(&quota(10), SETTLE, at(0));
+        settling.increased(&quota(9), SETTLE, at(100));
+        assert_eq!((remaining(&settling, 8).as_str(), settling.next_settled(SETTLE)), ("0", Some(at(160))));
+        settling.expire(SETTLE, at(160));
+        assert_eq!((remaining(&settling, 8).as_str(), settling.next_settled(SETTLE)), ("1", Some(at(260))));
+        assert_eq!(remaining(&settling, 10), "0", "usage that grew since counts at once");
+        settling.expire(SETTLE, at(260));
+        assert_eq!((remaining(&settling, 8).as_str(), settling.is_idle()), ("2", true));
+    }
+
+    #[test]
+    fn a_refusal_doubles_the_settle_time_for_a_while() {
+        let mut settling = SettlingQuota::default();
         for now in [1000, 1001, 1319] {
-            settling.refused(USUAL, at(now));
+            settling.create_refused(SETTLE, at(now));
         }
-        assert_eq!(settling.moment(USUAL), USUAL * 2, "one cause is one refusal");
-        settling.refused(USUAL, at(1320));
-        assert_eq!(settling.moment(USUAL), USUAL * 4);
+        assert_eq!(settling.settle_time(SETTLE), SETTLE * 2, "refusals within the settle time count once");
+        settling.create_refused(SETTLE, at(1320));
+        assert_eq!(settling.settle_time(SETTLE), SETTLE * 4);
         for now in 2..20 {
-            settling.refused(USUAL, at(now * 5000));
+            settling.create_refused(SETTLE, at(now * 5000));
         }
-        assert_eq!(settling.moment(USUAL), USUAL * 16);
+        assert_eq!(settling.settle_time(SETTLE), SETTLE * 16);
         for minute in 1..=4 {
-            settling.expire(USUAL, at(95_000 + minute * 60_000));
+            settling.expire(SETTLE, at(95_000 + minute * 60_000));
         }
-        assert_eq!(settling.moment(USUAL), USUAL);
+        assert_eq!(settling.settle_time(SETTLE), SETTLE);
     }
 
     proptest! {
-        /// However many changes there are, few are kept, and each is settled no later than a part of the moment after
-        /// its own time.
+        /// However many increases there are, few entries are kept, and merging delays an increase by no more than the
+        /// documented fraction of the settle time.
         #[test]
-        fn a_busy_namespace_costs_little(gaps in proptest::collection::vec(0_i64..50, 1..200)) {
-            let mut settling = Settling::default();
+        fn a_busy_namespace_keeps_few_entries(gaps in proptest::collection::vec(0_i64..50, 1..200)) {
+            let mut settling = SettlingQuota::default();
             let mut now = 0;
             for gap in gaps {
                 now += gap;
-                settling.expire(USUAL, at(now));
-                settling.add(&quota(10), USUAL, at(now));
-                prop_assert!(settling.before.len() <= PARTS as usize + 1);
-                let late = settling.before.front().unwrap();
-                prop_assert!(late.last <= later(late.first, USUAL / PARTS));
+                settling.expire(SETTLE, at(now));
+                settling.increased(&quota(10), SETTLE, at(now));
+                prop_assert!(settling.increases.len() <= MERGE_FRACTION as usize + 1);
+                let oldest = settling.increases.front().unwrap();
+                prop_assert!(oldest.last <= after(oldest.first, SETTLE / MERGE_FRACTION));
             }
-            settling.expire(USUAL, later(at(now), USUAL));
+            settling.expire(SETTLE, after(at(now), SETTLE));
             prop_assert!(settling.is_idle());
         }
     }

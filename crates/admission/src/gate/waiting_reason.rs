@@ -1,4 +1,4 @@
-//! What a waiting task says, and how often it may change its words.
+//! Why an action waits: the text that users see, and how often it may change.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,57 +6,66 @@ use std::time::Duration;
 use aileron_machinery::PendingReason;
 use jiff::Timestamp;
 
-use super::kind_queue::LastRefusal;
-use crate::backoff::later;
+use super::kind_throttle::LastRefusal;
+use crate::create_request::CreateRequest;
 use crate::quota::message::ExceededQuota;
 use crate::refusal::Overload;
-use crate::request::Request;
+use crate::time::after;
 
-/// Every change of the text is an event in the records and a write to the API server, and usage changes all the time;
-/// numbers this old are good enough for people.
-const RENEW: Duration = Duration::from_secs(600);
+/// A reported text in which only numbers would change is kept for this long. Each change is an event in the records and a
+/// write to the API server, usage changes all the time, and numbers of this age are good enough for users.
+const KEEP_NUMBERS_FOR: Duration = Duration::from_secs(600);
 
-/// Why a task waits.
+/// Why an action waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why {
-    /// The code.
-    pub reason: PendingReason,
-    /// The sentence.
+pub struct WaitingReason {
+    /// The machine-readable reason.
+    pub code: PendingReason,
+    /// The sentence for users.
     pub text: String,
-    /// What is the same as long as only numbers change.
+    /// Identifies the obstacle. It stays the same as long as only numbers in the text change.
     subject: String,
 }
 
-/// What a task said last.
-#[derive(Clone, Debug)]
-pub(super) struct LastReportedReason {
-    why: Why,
-    at: Timestamp,
+/// An action that waits at the gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Why it waits.
+    pub reason: WaitingReason,
+    /// When the action should ask again, even if the gate has not woken it.
+    pub recheck_at: Timestamp,
 }
 
-impl Default for Why {
+/// The reason that an action reported last.
+#[derive(Clone, Debug)]
+pub(super) struct LastReportedReason {
+    reason: WaitingReason,
+    reported_at: Timestamp,
+}
+
+impl Default for WaitingReason {
+    /// The action waits only because other actions are before it.
     fn default() -> Self {
         Self::new(PendingReason::BackOff, "waiting for its turn".to_owned(), String::new())
     }
 }
 
-impl Why {
-    fn new(reason: PendingReason, text: String, subject: String) -> Self {
-        Self { reason, text, subject }
+impl WaitingReason {
+    fn new(code: PendingReason, text: String, subject: String) -> Self {
+        Self { code, text, subject }
     }
 
-    /// What it is about, whatever the numbers.
     pub(super) fn into_subject(self) -> String {
         self.subject
     }
 
-    /// Quotas have not enough left.
-    pub(super) fn quota(quotas: &[ExceededQuota]) -> Self {
+    /// These quotas do not have enough left.
+    pub(super) fn insufficient(quotas: &[ExceededQuota]) -> Self {
         Self::new(PendingReason::Quota, format!("waiting for {}", joined(quotas)), subject("short", quotas))
     }
 
-    /// There would be enough, but older tasks come first.
-    pub(super) fn turn(quotas: &[ExceededQuota]) -> Self {
+    /// These quotas have enough left, but older actions come first.
+    pub(super) fn behind_older(quotas: &[ExceededQuota]) -> Self {
         if quotas.is_empty() {
             return Self::default();
         }
@@ -64,56 +73,64 @@ impl Why {
         Self::new(PendingReason::Quota, text, subject("behind", quotas))
     }
 
-    /// A create of the same kind was refused a moment ago.
-    pub(super) fn refused(told: &LastRefusal, request: &Request) -> Self {
-        match told {
+    /// A create request of the same kind was refused a moment ago.
+    pub(super) fn refused(last_refusal: &LastRefusal, request: &CreateRequest) -> Self {
+        match last_refusal {
             LastRefusal::Overload(what) => {
                 let text = match what {
                     Overload::Server(what) => format!("waiting for the API server: {what}"),
                     Overload::Webhook(what) => format!("waiting for an admission webhook: {what}"),
                 };
-                Self::new(told.reason(), text.clone(), text)
+                Self::new(last_refusal.pending_reason(), text.clone(), text)
             }
             LastRefusal::Quota(quotas) => {
-                let mut own = quotas.clone();
-                // The numbers of the refusal are those of whoever was refused.
-                for (name, amount) in own.iter_mut().flat_map(|quota| quota.requested.iter_mut()) {
-                    if let Some(asked) = request.amounts.get(name) {
-                        *amount = asked.clone();
+                let mut quotas = quotas.clone();
+                // The refusal names the requested amounts of another action.
+                for (name, amount) in quotas.iter_mut().flat_map(|quota| quota.requested.iter_mut()) {
+                    if let Some(own) = request.amounts.get(name) {
+                        *amount = own.clone();
                     }
                 }
-                Self::quota(&own)
+                Self::insufficient(&quotas)
             }
         }
     }
 }
 
 impl LastReportedReason {
-    /// These words are about that.
     pub(super) fn is_about(&self, subject: &str) -> bool {
-        self.why.subject == subject
+        self.reason.subject == subject
     }
 
-    /// The words to use now: those said before, unless they are about something else or old.
-    pub(super) fn renew(said: &mut Option<Self>, why: Why, now: Timestamp) -> Why {
-        match said {
-            Some(said) if said.why.subject == why.subject && now < later(said.at, RENEW) => said.why.clone(),
+    /// The reason to report now: the one in `last`, unless the obstacle is another one or the text is old. `last` becomes
+    /// the result.
+    pub(super) fn next(last: &mut Option<Self>, current: WaitingReason, now: Timestamp) -> WaitingReason {
+        match last {
+            Some(last) if last.is_about(&current.subject) && now < after(last.reported_at, KEEP_NUMBERS_FOR) => {
+                last.reason.clone()
+            }
             _ => {
-                *said = Some(Self { why: why.clone(), at: now });
-                why
+                *last = Some(Self { reason: current.clone(), reported_at: now });
+                current
             }
         }
     }
+}
+
+/// The sentence for an action whose create request can never fit these quotas.
+pub(super) fn never_fits(quotas: &[ExceededQuota]) -> String {
+    let quotas = joined(quotas);
+    format!("the task requests more than the quota allows, even with nothing else running: {quotas}")
 }
 
 fn joined(quotas: &[ExceededQuota]) -> String {
     quotas.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-fn subject(kind: &str, quotas: &[ExceededQuota]) -> String {
-    let mut text = kind.to_owned();
+fn subject(obstacle: &str, quotas: &[ExceededQuota]) -> String {
+    let mut text = obstacle.to_owned();
     for quota in quotas {
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(text, "|{}:{:?}", quota.name, quota.resources());
     }
     text
@@ -126,20 +143,20 @@ mod tests {
     use super::*;
     use crate::quota::message::exceeded_quotas;
 
-    fn why(name: &str, used: u32) -> Why {
-        let message = format!("exceeded quota: {name}, requested: pods=1, used: pods={used}, limited: pods=20");
-        Why::quota(&exceeded_quotas(&message))
+    fn reason(quota: &str, used: u32) -> WaitingReason {
+        let message = format!("exceeded quota: {quota}, requested: pods=1, used: pods={used}, limited: pods=20");
+        WaitingReason::insufficient(&exceeded_quotas(&message))
     }
 
     #[test]
-    fn numbers_alone_are_news_only_from_time_to_time() {
+    fn a_change_of_numbers_alone_is_reported_only_after_ten_minutes() {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
-        let mut said = None;
-        let first = LastReportedReason::renew(&mut said, why("q", 20), at(0));
+        let mut last = None;
+        let first = LastReportedReason::next(&mut last, reason("q", 20), at(0));
         assert_eq!(first.text, "waiting for quota q: requested pods=1, used pods=20, limited pods=20");
-        assert_eq!(LastReportedReason::renew(&mut said, why("q", 19), at(599)), first);
-        assert_eq!(LastReportedReason::renew(&mut said, why("other", 19), at(599)), why("other", 19));
-        assert_eq!(LastReportedReason::renew(&mut said, why("other", 18), at(600)), why("other", 19));
-        assert_eq!(LastReportedReason::renew(&mut said, why("other", 18), at(1199)), why("other", 18));
+        assert_eq!(LastReportedReason::next(&mut last, reason("q", 19), at(599)), first);
+        assert_eq!(LastReportedReason::next(&mut last, reason("other", 19), at(599)), reason("other", 19));
+        assert_eq!(LastReportedReason::next(&mut last, reason("other", 18), at(600)), reason("other", 19));
+        assert_eq!(LastReportedReason::next(&mut last, reason("other", 18), at(1199)), reason("other", 18));
     }
 }

@@ -1,8 +1,8 @@
-//! Who may have a token: plain counting.
+//! Whether one more token is within the limits of a pool: pure functions.
 
 use aileron_machinery::ActionKey;
 
-/// On whose account a token is held. Compared as a whole, so that project `a` is not charged for project `ab`.
+/// The account that a token is counted on. Compared as a whole, so that project `a` is not charged for project `ab`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The project.
@@ -11,72 +11,75 @@ pub struct Account {
     pub domain: String,
 }
 
-/// How many tokens there are, in all and for each.
+/// How many tokens of a pool may be held at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// In all.
-    pub quota: u32,
-    /// For one project.
-    pub project: Option<u32>,
-    /// For one domain of a project.
-    pub domain: Option<u32>,
+    /// By all projects together.
+    pub total: u32,
+    /// By one project.
+    pub per_project: Option<u32>,
+    /// By one domain of one project.
+    pub per_domain: Option<u32>,
 }
 
-/// A token as the server has it.
+/// A token that exists in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// The action that holds it.
     pub holder: ActionKey,
-    /// On whose account.
+    /// The account that it is counted on.
     pub account: Account,
-    /// When it was made, in the server's own order. Tokens are never changed.
+    /// The resourceVersion of the token object: the order in which tokens were created, because tokens are never changed.
     pub version: u64,
 }
 
-/// What there is no room in.
+/// The limit that does not allow one more token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    /// The whole pool.
+pub enum LimitReached {
+    /// The limit of the whole pool.
     Pool {
-        /// Its size.
+        /// The limit.
         limit: u32,
     },
-    /// What a project may hold.
+    /// The limit of one project.
     Project {
-        /// How many that is.
+        /// The limit.
         limit: u32,
     },
-    /// What a domain may hold.
+    /// The limit of one domain of a project.
     Domain {
-        /// How many that is.
+        /// The limit.
         limit: u32,
     },
 }
 
-/// Whether there is room for one more beside those that are taken.
-pub fn room(limits: &Limits, taken: &[Account], wanted: &Account) -> Result<(), Full> {
-    let reached = |limit: u32, count: usize| usize::try_from(limit).is_ok_and(|limit| count >= limit);
-    if reached(limits.quota, taken.len()) {
-        return Err(Full::Pool { limit: limits.quota });
+/// Checks whether `wanted` may have one more token while the accounts in `taken` hold one each.
+///
+/// # Errors
+/// The first limit that is reached.
+pub fn check_limits(limits: &Limits, taken: &[Account], wanted: &Account) -> Result<(), LimitReached> {
+    let is_reached = |limit: u32, count: usize| usize::try_from(limit).is_ok_and(|limit| count >= limit);
+    if is_reached(limits.total, taken.len()) {
+        return Err(LimitReached::Pool { limit: limits.total });
     }
     let of_project = taken.iter().filter(|account| account.project == wanted.project).count();
-    if let Some(limit) = limits.project.filter(|limit| reached(*limit, of_project)) {
-        return Err(Full::Project { limit });
+    if let Some(limit) = limits.per_project.filter(|limit| is_reached(*limit, of_project)) {
+        return Err(LimitReached::Project { limit });
     }
     let of_domain = taken.iter().filter(|account| *account == wanted).count();
-    match limits.domain.filter(|limit| reached(*limit, of_domain)) {
-        Some(limit) => Err(Full::Domain { limit }),
+    match limits.per_domain.filter(|limit| is_reached(*limit, of_domain)) {
+        Some(limit) => Err(LimitReached::Domain { limit }),
         None => Ok(()),
     }
 }
 
-/// Whether a holder's token counts, or is one too many: tokens are admitted in the order in which they were made. All who
-/// look at the same tokens come to the same answer, and a later token never takes an earlier one's place.
-pub fn admitted(limits: &Limits, mut tokens: Vec<Token>, holder: &ActionKey) -> bool {
+/// Whether the token of `holder` is within the limits. Tokens are admitted in the order in which they were created. So all
+/// executors that see the same tokens come to the same result, and a later token never displaces an earlier one.
+pub fn is_admitted(limits: &Limits, mut tokens: Vec<Token>, holder: &ActionKey) -> bool {
     tokens.sort_by_key(|token| token.version);
     let mut taken = Vec::new();
     for token in tokens {
-        let fits = room(limits, &taken, &token.account).is_ok();
+        let fits = check_limits(limits, &taken, &token.account).is_ok();
         if token.holder == *holder {
             return fits;
         }
@@ -103,34 +106,34 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_reached_by_exact_names() {
-        let limits = Limits { quota: 4, project: Some(2), domain: Some(1) };
+    fn projects_and_domains_are_compared_by_exact_names() {
+        let limits = Limits { total: 4, per_project: Some(2), per_domain: Some(1) };
         let taken = [account("foobar", "d"), account("foobar", "e")];
-        assert_eq!(room(&limits, &taken, &account("foo", "d")), Ok(()), "another project");
-        assert_eq!(room(&limits, &taken, &account("foobar", "f")), Err(Full::Project { limit: 2 }));
-        assert_eq!(room(&limits, &taken[..1], &account("foobar", "d")), Err(Full::Domain { limit: 1 }));
-        assert_eq!(room(&limits, &taken[..1], &account("foobar", "e")), Ok(()));
+        assert_eq!(check_limits(&limits, &taken, &account("foo", "d")), Ok(()), "another project");
+        assert_eq!(check_limits(&limits, &taken, &account("foobar", "f")), Err(LimitReached::Project { limit: 2 }));
+        assert_eq!(check_limits(&limits, &taken[..1], &account("foobar", "d")), Err(LimitReached::Domain { limit: 1 }));
+        assert_eq!(check_limits(&limits, &taken[..1], &account("foobar", "e")), Ok(()));
         let full = vec![account("x", "y"); 4];
-        assert_eq!(room(&limits, &full, &account("foo", "d")), Err(Full::Pool { limit: 4 }));
+        assert_eq!(check_limits(&limits, &full, &account("foo", "d")), Err(LimitReached::Pool { limit: 4 }));
     }
 
     #[test]
-    fn a_project_that_has_enough_leaves_the_rest_to_others() {
-        let limits = Limits { quota: 2, project: Some(1), domain: None };
+    fn tokens_over_the_limit_of_a_project_leave_room_for_other_projects() {
+        let limits = Limits { total: 2, per_project: Some(1), per_domain: None };
         let tokens = || vec![token(3, "b"), token(1, "a"), token(2, "a")];
-        let counts = |number: u64| admitted(&limits, tokens(), &ActionKey::new("ns", &number.to_string()));
-        assert_eq!((counts(1), counts(2), counts(3), counts(4)), (true, false, true, false));
+        let admitted = |number: u64| is_admitted(&limits, tokens(), &ActionKey::new("ns", &number.to_string()));
+        assert_eq!((admitted(1), admitted(2), admitted(3), admitted(4)), (true, false, true, false));
     }
 
     proptest! {
         #[test]
-        fn never_more_than_there_are(quota in 1..6_u32, cap in 0..4_u32, projects in prop::collection::vec(0..3_u8, 0..20)) {
-            let limits = Limits { quota, project: (cap > 0).then_some(cap), domain: None };
+        fn the_limits_are_never_exceeded(total in 1..6_u32, cap in 0..4_u32, projects in prop::collection::vec(0..3_u8, 0..20)) {
+            let limits = Limits { total, per_project: (cap > 0).then_some(cap), per_domain: None };
             let tokens: Vec<_> =
                 projects.iter().zip(0..).map(|(project, number)| token(number, &project.to_string())).collect();
             let admitted: Vec<_> =
-                tokens.iter().filter(|token| admitted(&limits, tokens.clone(), &token.holder)).collect();
-            prop_assert!(admitted.len() <= quota as usize);
+                tokens.iter().filter(|token| is_admitted(&limits, tokens.clone(), &token.holder)).collect();
+            prop_assert!(admitted.len() <= total as usize);
             for project in 0..3_u8 {
                 let held = admitted.iter().filter(|token| token.account.project == project.to_string()).count();
                 prop_assert!(cap == 0 || held <= cap as usize);

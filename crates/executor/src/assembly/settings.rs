@@ -30,8 +30,8 @@ pub(super) fn gate_settings(config: &Config) -> GateSettings {
     let gate = &config.tasks.launch_gate;
     GateSettings {
         backoff: BackoffSettings {
-            base: u32::try_from(backoff.base_second).unwrap_or_default(),
-            longest: backoff.max_duration.to_std().unwrap_or_default(),
+            base_seconds: u32::try_from(backoff.base_second).unwrap_or_default(),
+            max_duration: backoff.max_duration.to_std().unwrap_or_default(),
         },
         hold_after: gate.hold_after.to_std().unwrap_or_default(),
         hold_for: gate.hold_for.to_std().unwrap_or_default(),
@@ -43,7 +43,7 @@ pub(super) fn gate_settings(config: &Config) -> GateSettings {
 pub(super) fn token_pools(config: &Config) -> BTreeMap<String, Pool> {
     let cap = |cap: u32| (cap > 0).then_some(cap);
     let pool = |pool: &PoolConfig| Pool {
-        limits: Limits { quota: pool.quota, project: cap(pool.project_cap), domain: cap(pool.domain_cap) },
+        limits: Limits { total: pool.quota, per_project: cap(pool.project_cap), per_domain: cap(pool.domain_cap) },
         task_types: pool.task_types.iter().cloned().collect(),
     };
     config.tasks.pools.iter().map(|(name, config)| (name.clone(), pool(config))).collect()

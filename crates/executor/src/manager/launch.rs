@@ -6,10 +6,10 @@ use std::borrow::Cow;
 
 use aileron_action::metadata::ATTEMPT_LABEL;
 use aileron_action::object_identity::{FINALIZER, Found, Ownership, complete, examine, is_of, object_ref};
-use aileron_admission::gate::Answer;
-use aileron_admission::gate::permit::{Refused, Waiting};
-use aileron_admission::request::Request;
+use aileron_admission::create_request::CreateRequest;
+use aileron_admission::gate::{Admission, RefusedCreate, Waiting};
 use aileron_kubekit::ApiError;
+use aileron_machinery::jitter::random;
 use aileron_machinery::pod::{PodOptions, build_pod};
 use aileron_machinery::{AnyResource, Needs, Pending, PluginError, TaskContext, TaskMetadata};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -27,7 +27,7 @@ impl PluginManager {
         let outcome = self.try_launch(task, round).await?;
         if outcome == LaunchOutcome::KindMissing {
             // A task that cannot start must not keep its place in the admission queue.
-            self.gate.leave(&action_key(task), task.now);
+            self.gate.withdraw(&action_key(task), task.now);
         }
         decide::decide(round, outcome)
     }
@@ -52,22 +52,22 @@ impl PluginManager {
             let found = examine(task, &properties, found.metadata());
             return Ok(LaunchOutcome::NameTaken { found, asked_at: None });
         }
-        let request = Request::of(&round.object.kind, built.as_ref());
-        let pass = match self.gate.ask(&action_key(task), request, task.now) {
-            Answer::Go(pass) => pass,
-            Answer::Wait(waiting) => return Ok(admission_wait(waiting)),
-            Answer::Never(reason) => return Ok(LaunchOutcome::NeverAdmitted(reason)),
+        let request = CreateRequest::of(&round.object.kind, built.as_ref());
+        let permit = match self.gate.request_permit(&action_key(task), request, task.now) {
+            Admission::Permit(permit) => permit,
+            Admission::Wait(waiting) => return Ok(admission_wait(waiting)),
+            Admission::NeverFits(reason) => return Ok(LaunchOutcome::NeverAdmitted(reason)),
         };
-        let still_admitted = || pass.holds(self.clock.now());
+        let still_admitted = || permit.is_valid(self.clock.now());
         let created = self.objects.create(self.plugin.as_ref(), built, &still_admitted).await;
         // The request may have taken long.
         let now = task.now.max(self.clock.now());
         Ok(match created {
             Ok(Sent::Created(version)) => {
-                pass.created(version, now);
+                permit.created(version, now);
                 LaunchOutcome::Created
             }
-            Ok(Sent::HeldBack) => admission_wait(pass.held_back(now)),
+            Ok(Sent::HeldBack) => admission_wait(permit.not_sent(now)),
             Err(error) if error.is_already_exists() => {
                 let found = match self.objects.get_live(self.plugin.as_ref(), namespace, name).await {
                     Ok(object) => examine(task, &properties, object.metadata()),
@@ -77,10 +77,10 @@ impl PluginManager {
                 };
                 LaunchOutcome::NameTaken { found, asked_at: Some(now) }
             }
-            Err(error) => match pass.refused(&error, now) {
-                Refused::Wait(waiting) => admission_wait(waiting),
-                Refused::Never(reason) => LaunchOutcome::NeverAdmitted(reason),
-                Refused::Otherwise => LaunchOutcome::Refused(error),
+            Err(error) => match permit.refused(&error, now, random()) {
+                RefusedCreate::Wait(waiting) => admission_wait(waiting),
+                RefusedCreate::NeverFits(reason) => LaunchOutcome::NeverAdmitted(reason),
+                RefusedCreate::OtherError => LaunchOutcome::Refused(error),
             },
         })
     }
@@ -134,8 +134,8 @@ impl PluginManager {
 }
 
 fn admission_wait(waiting: Waiting) -> LaunchOutcome {
-    let Waiting { why, look_at } = waiting;
-    LaunchOutcome::Wait { pending: Pending::new(why.reason, why.text), until: Some(look_at) }
+    let Waiting { reason, recheck_at } = waiting;
+    LaunchOutcome::Wait { pending: Pending::new(reason.code, reason.text), until: Some(recheck_at) }
 }
 
 /// The same task one attempt earlier, as far as names and identity go.

@@ -1,6 +1,6 @@
 //! Tokens that a task must hold before its object is created.
 
-use aileron_admission::pools::Claim;
+use aileron_admission::pools::TokenClaim;
 use aileron_machinery::{PluginError, TaskContext};
 
 use super::launch::LaunchOutcome;
@@ -13,7 +13,7 @@ impl PluginManager {
         let Some(desk) = &self.tokens else {
             return Ok(requested.map(|request| LaunchOutcome::UnknownPool(request.pool)));
         };
-        let claim = Claim::of(task, desk.waker.created(&action_key(task)).unwrap_or(task.now));
+        let claim = TokenClaim::of(task, desk.waker.created_at(&action_key(task)).unwrap_or(task.now));
         for request in desk.pools.needed(requested, task) {
             let name = request.pool.as_str();
             let Some(pool) = desk.pools.pool(name) else {
@@ -23,7 +23,7 @@ impl PluginManager {
                 PluginError::caused_by(error.reason.clone(), format!("failed to take a token of pool {name}"), error)
             })?;
             if let Some(wait) = wait {
-                return Ok(Some(LaunchOutcome::Wait { pending: wait.pending, until: wait.until }));
+                return Ok(Some(LaunchOutcome::Wait { pending: wait.pending, until: wait.retry_at }));
             }
         }
         Ok(None)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use aileron_admission::pools::Claim;
+use aileron_admission::pools::TokenClaim;
 use aileron_admission::waker::ActionWaker;
 use aileron_config::sections::secrets::SecretsConfig;
 use aileron_idl::flyteidl2::core::{ErrorDocument, LiteralMap};
@@ -49,7 +49,7 @@ impl CorePlugin for ServicedPlugin {
 
     async fn abort(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
         if let Some(tokens) = &self.backends.manager.tokens {
-            tokens.pools.leave(&key_of(request.task));
+            tokens.pools.stop_waiting(&key_of(request.task));
         }
         let services = ExecutorServices { task: request.task, backends: &self.backends };
         self.plugin.abort(&request.clone().with_services(&services)).await
@@ -105,11 +105,11 @@ impl TaskServices for ExecutorServices<'_> {
         let missing = || ServiceError::new(format!("pool {name:?}: tasks.pools does not have it"));
         let desk = self.backends.manager.tokens.as_ref().ok_or_else(missing)?;
         let pool = desk.pools.pool(name).ok_or_else(missing)?;
-        let created = self.backends.waker.created(&key_of(self.task)).unwrap_or(self.task.now);
-        let taken = desk.take(name, pool, &Claim::of(self.task, created)).await;
+        let created = self.backends.waker.created_at(&key_of(self.task)).unwrap_or(self.task.now);
+        let taken = desk.take(name, pool, &TokenClaim::of(self.task, created)).await;
         let wait =
             taken.map_err(|error| ServiceError::caused_by(format!("failed to take a token of pool {name}"), error))?;
-        Ok(wait.map_or(TokenAnswer::Held, |wait| TokenAnswer::Wait { pending: wait.pending, until: wait.until }))
+        Ok(wait.map_or(TokenAnswer::Held, |wait| TokenAnswer::Wait { pending: wait.pending, until: wait.retry_at }))
     }
 
     fn waker(&self) -> Arc<dyn TaskWaker> {

@@ -92,7 +92,6 @@ mod tests {
 
     use super::OtherFields;
 
-
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct KettleSpec {
         litres: Option<u32>,

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use aileron_action::TaskAction;
 use aileron_admission::pools::broker::TokenBroker;
 use aileron_admission::pools::limits::{Account, Limits};
-use aileron_admission::pools::{Claim, Pool, Pools};
+use aileron_admission::pools::{Pool, Pools, TokenClaim};
 use aileron_admission::waker::ActionWaker;
 use aileron_apiserver::{Fault, Match};
 use aileron_executor::tokens::KubeTokens;
 use aileron_machinery::ActionKey;
+use aileron_machinery::clock::SystemClock;
 use aileron_machinery::pod::phase::pod_phase;
 use aileron_machinery::pod::{PodOptions, build_pod};
 use aileron_machinery::{
@@ -260,7 +261,7 @@ struct SameAge;
 impl ActionWaker for SameAge {
     fn wake(&self, _: &ActionKey) {}
 
-    fn created(&self, _: &ActionKey) -> Option<Timestamp> {
+    fn created_at(&self, _: &ActionKey) -> Option<Timestamp> {
         None
     }
 }
@@ -269,12 +270,13 @@ impl ActionWaker for SameAge {
 async fn two_who_do_not_know_of_one_another_give_out_no_token_too_many(on: Server) -> Result<()> {
     const CLAIMS: usize = 12;
     let space = on.shared().await?.space("two-desks").await?;
-    let limits = Limits { quota: TOKENS as u32, project: None, domain: None };
+    let limits = Limits { total: TOKENS as u32, per_project: None, per_domain: None };
     let pool = Pool { limits, task_types: BTreeSet::new() };
     let desk = || TokenBroker {
         pools: Arc::new(Pools::new([("desks".to_owned(), pool.clone())].into())),
         store: Arc::new(KubeTokens::new(space.admin.clone())),
         waker: Arc::new(SameAge),
+        clock: Arc::new(SystemClock),
     };
     let desks = [desk(), desk(), desk()];
     let claim = |number: usize| {
@@ -288,7 +290,7 @@ async fn two_who_do_not_know_of_one_another_give_out_no_token_too_many(on: Serve
         };
         let account = Account { project: "p".into(), domain: "d".into() };
         let (holder, now) = (ActionKey::new(&space.namespace, &name), Timestamp::now());
-        Claim { holder, owner, account, identity: name, created: now, now }
+        TokenClaim { holder, owner, account, identity: name, created_at: now, now }
     };
     let asked = (0..CLAIMS).map(|number| {
         let desk = &desks[number % desks.len()];
@@ -309,7 +311,8 @@ async fn two_who_do_not_know_of_one_another_give_out_no_token_too_many(on: Serve
         assert_eq!(desk.take("desks", desk.pools.pool("desks").unwrap(), &claim(number)).await?, None);
     }
     // Another action of the same name makes one of its own: the one it finds would go at any moment.
-    let namesake = Claim { owner: OwnerReference { uid: "uid-new".into(), ..claim(number).owner }, ..claim(number) };
+    let namesake =
+        TokenClaim { owner: OwnerReference { uid: "uid-new".into(), ..claim(number).owner }, ..claim(number) };
     let fresh = desk();
     assert_eq!(fresh.take("desks", fresh.pools.pool("desks").unwrap(), &namesake).await?, None);
     let all = leases.list(&ListParams::default()).await?.items;

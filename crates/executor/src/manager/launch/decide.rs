@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aileron_action::object_identity::Found;
-use aileron_admission::backoff::later;
+use aileron_admission::time::after;
 use aileron_kubekit::ApiError;
 use aileron_machinery::{ExecutionError, Pending, PendingReason, PhaseInfo, PluginError};
 use jiff::Timestamp;
@@ -97,7 +97,7 @@ fn submitted(round: &Round) -> PhaseInfo {
 fn resolve_name_conflict(round: &Round, found: Found, asked_at: Option<Timestamp>) -> Result<Launched, PluginError> {
     let object = &round.object;
     let waiting = |sentence: String| round.waiting(Pending::new(PendingReason::Terminating, sentence));
-    let again = asked_at.map(|at| later(at, NAME_RETRY));
+    let again = asked_at.map(|at| after(at, NAME_RETRY));
     match found {
         Found::Ours => Ok(submitted(round).into()),
         Found::Terminating => {

@@ -66,7 +66,7 @@ impl ActionWaker for Woken {
         self.0.lock().unwrap().push(key.clone());
     }
 
-    fn created(&self, _: &ActionKey) -> Option<Timestamp> {
+    fn created_at(&self, _: &ActionKey) -> Option<Timestamp> {
         None
     }
 }
