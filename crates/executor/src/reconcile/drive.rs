@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use aileron_machinery::{CorePlugin, CoreRequest, ExecutionError, TaskContext, code};
 use jiff::Timestamp;
 
+use super::apply::Target;
 use super::decide::failure::fail;
 use super::decide::{
     BeforePlugin, Decision, Facts, after_cache, after_cache_update, after_plugin, before_cache, before_plugin,
@@ -38,7 +39,8 @@ impl Reconciler {
         let running_since = running_since(&facts.before);
         let request = CoreRequest { task: &task, state: &state, running_since, data: &data };
         let decision = self.decide(&facts, plugin, &request).await;
-        self.apply(action, plugin, &request, decision).await
+        let (actions, statuses) = (self.actions.as_ref(), self.statuses.as_ref());
+        Target { action, plugin, request: &request, actions, statuses }.apply(decision).await
     }
 
     /// The steps of a decision, with the I/O between them.
