@@ -47,7 +47,7 @@ impl Target<'_> {
                         self.statuses.write_now(self.action, &status).await?;
                         Ok(wake)
                     }
-                    AfterSystemFailure::Fail(record) => self.record(record).await,
+                    AfterSystemFailure::Fail(record) => self.record(*record).await,
                 }
             }
         }

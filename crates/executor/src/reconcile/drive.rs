@@ -55,7 +55,7 @@ impl Reconciler {
                 if object_is_superfluous && let Err(error) = guarded(plugin.abort(request)).await {
                     tracing::warn!(%error, "failed to stop the object that a cache hit made superfluous");
                 }
-                return after_cache(facts, phase);
+                return after_cache(facts, *phase);
             }
             ControlFlow::Continue(BeforePlugin::CallPlugin { reserved }) => reserved,
         };
@@ -72,8 +72,8 @@ impl Reconciler {
     ///
     /// # Differs from upstream
     ///
-    /// A template that cannot be decoded and an output location that is none never get better; the action fails with
-    /// that, instead of being looked at for ever without a word.
+    /// A template that cannot be decoded and an invalid output location never become valid, so the action fails with that
+    /// error. Upstream tries again for ever and reports nothing.
     fn try_task_context(&self, action: &Action, now: Timestamp) -> Result<TaskContext, ExecutionError> {
         if let Template::Unreadable(error) = &action.template {
             let message = format!("spec.taskTemplate is not a readable task template: {error}");

@@ -179,12 +179,12 @@ async fn a_failure_of_the_platform_is_reported_and_counted_without_an_event() {
         let failure = SystemFailure { warning: system_failure().reason().to_owned(), stop_object, then };
         Decision::SystemFailure(Box::new(failure))
     };
-    let again = || AfterSystemFailure::TryAgain { status: status.clone(), wake };
+    let again = || AfterSystemFailure::TryAgain { status: Box::new(status.clone()), wake };
     let (order, next) = applied(World::default(), failure(false, again()), false).await;
     assert_eq!((order, next), (vec!["warning", "status"], Some(wake)));
     let (order, _) = applied(World::default(), failure(true, again()), false).await;
     assert_eq!(order, ["abort", "warning", "status"]);
-    let last = failure(true, AfterSystemFailure::Fail(end(ObjectStep::Keep)));
+    let last = failure(true, AfterSystemFailure::Fail(Box::new(end(ObjectStep::Keep))));
     assert_eq!(applied(World::default(), last, false).await.0, ["abort", "warning", "event", "status", "labels"]);
 }
 
