@@ -1,4 +1,4 @@
-//! What each subcommand does.
+//! The subcommands.
 
 mod abort;
 mod config;
@@ -17,37 +17,51 @@ mod sandbox;
 mod submit;
 mod version;
 
-use crate::arguments::Command;
-use crate::failure::Failure;
+use anyhow::anyhow;
 
-/// Does what the command line asks for.
-pub fn execute(command: Command, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+use crate::arguments::Command;
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::program::Program;
+
+/// Runs a subcommand. `overrides` are the configuration keys of the command line.
+pub fn execute(program: &Program, command: Command, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+    let without_overrides = |command: &str| refuse_overrides(program, command, &overrides);
     match command {
-        Command::Run(arguments) => run::run(&arguments, overrides),
-        Command::Sandbox(arguments) => sandbox::run(&arguments, overrides),
-        Command::Submit(arguments) => submit::run(&arguments, overrides),
-        Command::Io { command } => none("io", &overrides).and_then(|()| io::run(&command)),
-        Command::Demo(arguments) => demo::run(&arguments, overrides),
-        Command::Get(arguments) => none("get", &overrides).and_then(|()| get::run(&arguments)),
-        Command::Describe(arguments) => none("describe", &overrides).and_then(|()| describe::run(&arguments)),
-        Command::Logs(arguments) => none("logs", &overrides).and_then(|()| logs::run(&arguments)),
-        Command::Abort(arguments) => none("abort", &overrides).and_then(|()| abort::run(&arguments)),
-        Command::Plugins(arguments) => plugins::list(&arguments, overrides),
-        Command::Pools(arguments) => pools::list(&arguments, overrides),
-        Command::Config { command } => config::execute(command, overrides),
-        Command::Render(arguments) => render::render(&arguments, overrides),
-        Command::Explain(arguments) => explain::explain(&arguments, overrides),
-        Command::Crd { output } => none("crd", &overrides).and_then(|()| crd::print(output)),
-        Command::Version { output } => none("version", &overrides).and_then(|()| version::print(output)),
+        Command::Run(arguments) => run::run(program, &arguments, overrides),
+        Command::Sandbox(arguments) => sandbox::run(program, &arguments, overrides),
+        Command::Demo(arguments) => demo::run(program, &arguments, overrides),
+        Command::Submit(arguments) => submit::run(program, &arguments, overrides),
+        Command::Get(arguments) => without_overrides("get").and_then(|()| get::run(program, &arguments)),
+        Command::Describe(arguments) => without_overrides("describe").and_then(|()| describe::run(program, &arguments)),
+        Command::Logs(arguments) => without_overrides("logs").and_then(|()| logs::run(program, &arguments)),
+        Command::Abort(arguments) => without_overrides("abort").and_then(|()| abort::run(program, &arguments)),
+        Command::Io { command } => without_overrides("io").and_then(|()| io::run(&command)),
+        Command::Config { command } => config::run(program, command, overrides),
+        Command::Plugins(arguments) => plugins::run(program, &arguments, overrides),
+        Command::Pools(arguments) => pools::run(program, &arguments, overrides),
+        Command::Render(arguments) => render::run(program, &arguments, overrides),
+        Command::Explain(arguments) => explain::run(program, &arguments, overrides),
+        Command::Crd { output } => without_overrides("crd").and_then(|()| crd::run(output)),
+        Command::Version { output } => without_overrides("version").and_then(|()| version::run(program, output)),
     }
 }
 
-/// Refuses configuration keys where there is no configuration.
-fn none(command: &str, overrides: &[(String, String)]) -> Result<(), Failure> {
+/// Refuses configuration keys for a command that does not read the configuration.
+fn refuse_overrides(program: &Program, command: &str, overrides: &[(String, String)]) -> Result<(), Failure> {
     match overrides.first() {
         None => Ok(()),
         Some((key, _)) => {
-            Err(Failure::Usage(format!("flag --{key}: `aileron {command}` does not read the configuration")))
+            Err(Failure::Usage(format!("flag --{key}: `{} {command}` does not read the configuration", program.name())))
         }
     }
+}
+
+/// The action with this name does not exist.
+fn no_such_action(program: &Program, connection: &Connection, name: &str) -> Failure {
+    Failure::Failed(anyhow!(
+        "namespace {} has no action {name}; `{} get -A` lists the actions of all namespaces",
+        connection.namespace,
+        program.name()
+    ))
 }

@@ -2,29 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use aileron_executor::config::{Config, ConfigErrors, Loaded, Loader, Sources, files};
-use aileron_executor::plugin_list::PluginList;
-use aileron_executor::run::registry_rules;
+use aileron_action::plugin_choice::PluginList;
+use aileron_action::settings::registry_rules;
+use aileron_config::{Config, ConfigErrors, Loaded, Loader, Sources, files};
 
 use crate::arguments::ConfigArguments;
 use crate::failure::Failure;
+use crate::program::Program;
 
-/// Reads what the configuration is made of.
+/// Reads the files and the environment. `overrides` are the configuration keys of the command line.
 pub fn sources(arguments: &ConfigArguments, overrides: Vec<(String, String)>) -> Result<Sources, ConfigErrors> {
-    // Variables that are not text cannot be configuration.
-    let environment: BTreeMap<_, _> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    Ok(Sources { files: files::read(&arguments.files)?, environment, flags: overrides })
+    Ok(Sources { files: files::read(&arguments.files)?, environment: environment(), flags: overrides })
 }
 
-/// Reads and understands the configuration.
+/// Reads and parses the configuration.
 pub fn load(arguments: &ConfigArguments, overrides: Vec<(String, String)>) -> Result<Loaded, ConfigErrors> {
     Loader::new().load(&sources(arguments, overrides)?)
 }
 
-/// The plugins that there are and what the configuration makes of them, checked as at the start.
-pub fn plugin_list(config: &Config) -> Result<PluginList, Failure> {
-    let plugins = aileron_plugins::builtin(&(&config.plugins).into());
+/// The environment variables. Variables that are not valid UTF-8 are left out: they cannot be configuration.
+pub fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// The plugins of the program under the rules of the configuration. The rules are checked as at the start of the executor.
+pub fn plugin_list(program: &Program, config: &Config) -> Result<PluginList, Failure> {
+    let plugins = program.plugins(config).set;
     PluginList::new(&plugins, &registry_rules(config)).map_err(|error| Failure::Usage(error.to_string()))
 }

@@ -1,35 +1,36 @@
-//! Why the program ends without success, and with which exit code.
+//! Why the program ends without success, and its exit code.
 
 use std::fmt;
 use std::process::ExitCode;
 
-use aileron_executor::config::ConfigErrors;
-use aileron_executor::error_text::chain;
+use aileron_config::ConfigErrors;
+use aileron_machinery::error_text::chain;
 
 /// Why the program ends without success.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line or the configuration is wrong; trying again is no use.
+    /// The command line or the configuration is wrong. The same command fails again until the user changes it.
     Usage(String),
-    /// Something went wrong.
+    /// The command was correct, but something went wrong while it ran.
     Failed(anyhow::Error),
-    /// Everything has been said already.
-    Told(u8),
+    /// The user has already seen all messages; only the exit code is left to report.
+    AlreadyReported(u8),
 }
 
-/// Exit code for a wrong command line or configuration; clap uses the same.
-pub const USAGE: u8 = 2;
-/// Exit code for everything else that goes wrong.
-pub const FAILED: u8 = 1;
-/// Whoever looked was told to stop looking, as shells count it.
-pub const INTERRUPTED: u8 = 130;
+/// Exit code after a wrong command line or configuration. `clap` uses the same code.
+pub const EXIT_USAGE: u8 = 2;
+/// Exit code after every other failure.
+pub const EXIT_FAILED: u8 = 1;
+/// Exit code after SIGINT: 128 + 2, as shells report it.
+pub const EXIT_INTERRUPTED: u8 = 130;
 
 impl Failure {
+    /// The exit code of the process.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Usage(_) => USAGE,
-            Self::Failed(_) => FAILED,
-            Self::Told(code) => *code,
+            Self::Usage(_) => EXIT_USAGE,
+            Self::Failed(_) => EXIT_FAILED,
+            Self::AlreadyReported(code) => *code,
         })
     }
 }
@@ -51,10 +52,12 @@ impl fmt::Display for Failure {
         match self {
             Self::Usage(text) => formatter.write_str(text),
             Self::Failed(error) => formatter.write_str(&chain(error.as_ref())),
-            Self::Told(_) => Ok(()),
+            Self::AlreadyReported(_) => Ok(()),
         }
     }
 }
+
+impl std::error::Error for Failure {}
 
 #[cfg(test)]
 mod tests {

@@ -1,22 +1,24 @@
-//! Tasks handed to a cluster the way Flyte's control plane does it: inputs into storage, then a `TaskAction`.
+//! Submits a task as Flyte's control plane does: stores the inputs, then creates a `TaskAction`.
 
+mod expectation;
+mod in_sandbox;
 pub mod inputs;
-mod names;
 mod objects;
 pub mod results;
+mod run_name;
+pub mod sdk;
 pub mod source;
 mod storage;
 mod traceback;
-pub mod verdict;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use aileron_executor::action::{TaskAction, TaskActionSpec};
-use aileron_executor::offline::task_file::Expectation;
+use aileron_action::{TaskAction, TaskActionSpec};
 use aileron_idl::flyteidl2::core::TaskTemplate;
 use aileron_idl::flyteidl2::core::task_template::Target;
 use aileron_machinery::output_path::action_output_prefix;
+use aileron_preview::task_file::Expectation;
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -27,134 +29,152 @@ use prost::Message;
 
 use crate::connection;
 
-pub use names::run_name;
-pub use objects::prepare;
-pub use storage::{Storage, ambient};
+pub use expectation::differences;
+pub use objects::create_objects;
+pub use run_name::run_name;
+pub use storage::{Storage, any_store};
 
 /// The name of the first action of a run.
 const ROOT_ACTION: &str = "a0";
-/// Where a run belongs if nobody says.
+/// The project and the domain of a run, unless the user or the task names others.
 pub const PROJECT: &str = "flytesnacks";
 pub const DOMAIN: &str = "development";
-/// What the SDK leaves for the control plane to fill in.
+/// A placeholder of the SDK that the control plane replaces by the start time of the run.
 const RUN_START_TIME: &str = "{{.runStartTime}}";
-/// Longest name that the definition of TaskAction takes.
-const NAME_LENGTH: usize = 30;
+/// The longest name of a run that the TaskAction definition allows.
+const MAX_RUN_NAME_LENGTH: usize = 30;
 
-/// What to run.
+/// A task to submit.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The task.
+    /// The task template.
     pub template: TaskTemplate,
-    /// Its inputs, encoded.
+    /// The encoded inputs.
     pub inputs: Bytes,
-    /// Where the action is to be.
+    /// The namespace of the action.
     pub namespace: String,
-    /// Project of the run; that of the template or [`PROJECT`] if empty.
+    /// The project of the run. If empty, that of the template, else [`PROJECT`].
     pub project: String,
-    /// Domain of the run; that of the template or [`DOMAIN`] if empty.
+    /// The domain of the run. If empty, that of the template, else [`DOMAIN`].
     pub domain: String,
-    /// Name of the run; made up if there is none.
+    /// The name of the run. `None` generates a name.
     pub run: Option<String>,
-    /// Name of the action's object; made from that of the run if there is none.
+    /// The name of the TaskAction. `None` derives it from the name of the run.
     pub name: Option<String>,
-    /// Name for people.
+    /// The short name of the task, for people.
     pub short_name: String,
-    /// Labels of the action, and so of its objects.
+    /// The labels of the action, which its objects get too.
     pub labels: BTreeMap<String, String>,
-    /// Annotations of the action, and so of its objects.
+    /// The annotations of the action, which its objects get too.
     pub annotations: BTreeMap<String, String>,
-    /// Environment that the run adds.
+    /// Environment variables that the run adds.
     pub env_vars: BTreeMap<String, String>,
-    /// May run on machines that can be taken away.
+    /// True if the task may run on interruptible machines.
     pub interruptible: Option<bool>,
-    /// How often to try again, instead of what the template says.
+    /// The number of retries, instead of that of the template.
     pub retries: Option<u32>,
-    /// How it is expected to end.
+    /// How the task is expected to end.
     pub expect: Option<Expectation>,
 }
 
-/// A task on its way.
+/// What the user chooses about a submission. Set options override the task.
+#[derive(Clone, Debug, Default)]
+pub struct SubmitOptions {
+    /// The namespace of actions whose task names none.
+    pub namespace: String,
+    /// The namespace of all actions, even if the task names another.
+    pub forced_namespace: Option<String>,
+    /// The project of the run.
+    pub project: Option<String>,
+    /// The domain of the run.
+    pub domain: Option<String>,
+    /// The name of the run.
+    pub run: Option<String>,
+    /// The name of the TaskAction.
+    pub name: Option<String>,
+    /// The number of retries.
+    pub retries: Option<u32>,
+}
+
+/// A submitted task.
 #[derive(Clone, Debug)]
 pub struct Submitted {
-    /// Where the action is.
+    /// The namespace of the action.
     pub namespace: String,
-    /// Name of the action's object.
+    /// The name of the TaskAction.
     pub name: String,
-    /// Name of the run.
+    /// The name of the run.
     pub run: String,
-    /// The file of its inputs.
+    /// The file of the inputs.
     pub input_uri: String,
-    /// Below this are the outputs of the run.
+    /// The prefix of all outputs of the run.
     pub output_base: String,
-    /// The task as it was handed over.
+    /// The task template as it was submitted.
     pub template: TaskTemplate,
 }
 
 impl Submitted {
-    /// Where the outputs of an attempt are; attempts count from 1.
+    /// The prefix of the outputs of an attempt, counted from 1.
     pub fn output_prefix(&self, attempt: u32) -> anyhow::Result<String> {
         let prefix = action_output_prefix(&self.namespace, &self.name, &self.output_base, ROOT_ACTION, attempt.max(1));
         Ok(prefix?)
     }
 }
 
-/// Stores the inputs and creates the action.
-pub async fn submit(client: &Client, storage: &Storage, request: Request) -> anyhow::Result<Submitted> {
+/// Stores the inputs and creates the action. `program` is the name of this program, for remedies in error messages.
+pub async fn submit(program: &str, client: &Client, storage: &Storage, request: Request) -> anyhow::Result<Submitted> {
     let (action, submitted) = build(storage.prefix(), &request, Timestamp::now())?;
     let actions: Api<TaskAction> = Api::namespaced(client.clone(), &submitted.namespace);
-    // Before anything is stored: the inputs of the one that is there would be overwritten.
+    // Check before the inputs are stored: they would overwrite those of an existing action.
     if let Ok(Some(_)) = actions.get_metadata_opt(&submitted.name).await {
-        return Err(taken(&submitted));
+        return Err(name_in_use(&submitted));
     }
     storage.put(&submitted.input_uri, request.inputs).await.context("cannot store the inputs")?;
     let retries = submitted.template.metadata.as_ref().and_then(|metadata| metadata.retries.as_ref());
-    // Object stores have no directories, but programs that write to files expect theirs.
+    // Programs that write outputs to files expect that the directory exists. Object stores have no directories.
     for attempt in 1..=retries.map_or(1, |retries| retries.retries.saturating_add(1)) {
         storage.make_directory(&submitted.output_prefix(attempt)?)?;
     }
     objects::ensure_namespace(client, &submitted.namespace).await?;
     match actions.create(&PostParams::default(), &action).await {
         Ok(_) => Ok(submitted),
-        Err(kube::Error::Api(status)) if status.code == 409 => Err(taken(&submitted)),
-        Err(kube::Error::Api(status)) if status.code == 404 => {
-            bail!("the cluster does not know TaskAction; install it with `aileron crd | kubectl apply -f -`")
-        }
-        Err(error) => bail!("cannot create the TaskAction {}: {}", submitted.name, connection::told(&error)),
+        Err(kube::Error::Api(status)) if status.code == 409 => Err(name_in_use(&submitted)),
+        Err(kube::Error::Api(status)) if status.code == 404 => bail!(connection::missing_definition(program)),
+        Err(error) => bail!("cannot create the TaskAction {}: {}", submitted.name, connection::error_text(&error)),
     }
 }
 
-fn taken(submitted: &Submitted) -> anyhow::Error {
+fn name_in_use(submitted: &Submitted) -> anyhow::Error {
     let Submitted { name, namespace, .. } = submitted;
-    anyhow!("there is a TaskAction {name} in namespace {namespace} already; choose another --run, or delete that one")
+    anyhow!("a TaskAction {name} already exists in namespace {namespace}; choose another --run, or delete it")
 }
 
-/// Deletes an action after a while, which is how a run is aborted.
+/// Aborts an action after a delay, by deleting it.
 pub async fn abort_after(client: Client, namespace: String, name: String, after: Duration) -> anyhow::Result<()> {
     tokio::time::sleep(after).await;
     let actions: Api<TaskAction> = Api::namespaced(client, &namespace);
     match actions.delete(&name, &DeleteParams::default()).await {
         Ok(_) => Ok(()),
-        // It went by itself.
+        // The action was already deleted.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => bail!("cannot abort {name}: {}", connection::told(&error)),
+        Err(error) => bail!("cannot abort {name}: {}", connection::error_text(&error)),
     }
 }
 
-/// The object that the control plane would create. Mirrors `ActionsClient.Enqueue`.
+/// The TaskAction that the control plane would create. Mirrors `ActionsClient.Enqueue`.
 fn build(prefix: &str, request: &Request, now: Timestamp) -> anyhow::Result<(TaskAction, Submitted)> {
     let mut template = request.template.clone();
     let mut id = template.id.take().unwrap_or_default();
-    let chosen = |asked: &str, own: &str, default: &str| {
-        [asked, own, default].into_iter().find(|text| !text.is_empty()).unwrap_or_default().to_owned()
+    let first_set = |requested: &str, own: &str, default: &str| {
+        [requested, own, default].into_iter().find(|text| !text.is_empty()).unwrap_or_default().to_owned()
     };
-    let project = chosen(&request.project, &id.project, PROJECT);
-    let domain = chosen(&request.domain, &id.domain, DOMAIN);
+    let project = first_set(&request.project, &id.project, PROJECT);
+    let domain = first_set(&request.domain, &id.domain, DOMAIN);
     (id.project, id.domain) = (project.clone(), domain.clone());
-    let short_name = chosen(&request.short_name, id.name.rsplit('.').next().unwrap_or_default(), "task");
+    let short_name = first_set(&request.short_name, id.name.rsplit('.').next().unwrap_or_default(), "task");
     let run = request.run.clone().unwrap_or_else(|| run_name(&short_name));
-    if run.is_empty() || run.len() > NAME_LENGTH {
-        bail!("--run {run}: a name of a run has 1 to {NAME_LENGTH} letters");
+    if run.is_empty() || run.len() > MAX_RUN_NAME_LENGTH {
+        bail!("--run {run}: the name of a run must have 1 to {MAX_RUN_NAME_LENGTH} characters");
     }
     template.id = Some(id);
     if let Some(retries) = request.retries {
@@ -200,7 +220,7 @@ fn build(prefix: &str, request: &Request, now: Timestamp) -> anyhow::Result<(Tas
             input_uri: format!("{below}/inputs"),
             run_output_base: submitted.output_base.clone(),
             task_type: template.r#type.clone(),
-            // The definition of TaskAction takes no more.
+            // The longest short name that the TaskAction definition allows.
             short_name: short_name.chars().take(63).collect(),
             task_template: ByteString(template.encode_to_vec()),
             env_vars: request.env_vars.clone(),
@@ -239,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_is_the_control_planes() {
+    fn the_action_is_the_one_that_the_control_plane_would_create() {
         let now = "2026-03-01T12:00:00.5Z".parse().unwrap();
         let (action, submitted) = build("file:///data/", &Request { retries: Some(2), ..request() }, now).unwrap();
         let object = serde_json::to_value(&action).unwrap();
@@ -263,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_do_not_fit_are_refused_before_anything_is_stored() {
+    fn a_run_name_that_is_too_long_is_refused_before_inputs_are_stored() {
         let long = Request { run: Some("r".repeat(31)), ..request() };
         assert!(build("file:///data", &long, Timestamp::UNIX_EPOCH).unwrap_err().to_string().contains("1 to 30"));
         let (action, _) = build("file:///data", &Request { run: None, ..request() }, Timestamp::UNIX_EPOCH).unwrap();

@@ -66,7 +66,7 @@ fn the_crd_is_the_same_in_both_formats() {
 }
 
 #[test]
-fn check_tells_all_mistakes_at_once() {
+fn check_reports_all_mistakes_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let text = "executor:\n  clutser: east\n  maxSystemFailures: many\n";
     std::fs::write(directory.path().join("config.yaml"), text).unwrap();
@@ -136,7 +136,7 @@ fn the_example_changes_nothing_and_the_schema_is_json() {
 }
 
 #[test]
-fn show_says_where_values_came_from() {
+fn show_prints_where_values_come_from() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("a.yaml"), "executor:\n  cluster: east\n").unwrap();
     std::fs::write(directory.path().join("b.yaml"), "executor:\n  cluster: west\n  metricsSecure: false\n").unwrap();
@@ -151,7 +151,7 @@ fn show_says_where_values_came_from() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let directory = tempfile::tempdir().unwrap();
     let mut child = command(directory.path(), &["config", "example"])
         .stdout(Stdio::piped())

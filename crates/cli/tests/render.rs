@@ -86,7 +86,7 @@ fn the_object_is_printed_without_a_cluster_in_either_format() {
 }
 
 #[test]
-fn flags_and_standard_input_have_their_say() {
+fn flags_override_a_task_from_standard_input() {
     let directory = directory();
     let arguments = ["render", "-", "--pod-template", "base.yaml", "-o", "json", "--namespace", "elsewhere"];
     let arguments = [&arguments[..], &["--plugins.k8s.default-cpus", "7"]].concat();
@@ -104,7 +104,7 @@ fn flags_and_standard_input_have_their_say() {
 }
 
 #[test]
-fn a_bare_template_will_do_and_the_reader_is_told() {
+fn a_bare_template_is_rendered_with_a_warning() {
     let directory = directory();
     std::fs::write(directory.path().join("template.yaml"), "{type: python, container: {image: i}}").unwrap();
     let ended = aileron(directory.path(), &["render", "template.yaml"]);
@@ -114,7 +114,7 @@ fn a_bare_template_will_do_and_the_reader_is_told() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_the_file_and_the_remedy() {
+fn an_error_names_the_file_and_the_remedy() {
     let directory = directory();
     let expected = [
         (&["render", "nowhere.yaml"][..], 2, "nowhere.yaml: cannot read it"),
@@ -135,7 +135,7 @@ fn what_is_wrong_is_said_with_the_file_and_the_remedy() {
 }
 
 #[test]
-fn explain_says_for_each_field_who_set_it_and_who_lost() {
+fn explain_shows_for_each_field_what_set_it_and_what_was_overridden() {
     let directory = directory();
     let text = aileron(directory.path(), &[&["explain"][..], &ALL].concat());
     assert_eq!(text.code, Some(0), "{}", text.err);
@@ -156,7 +156,7 @@ fn explain_says_for_each_field_who_set_it_and_who_lost() {
 }
 
 #[test]
-fn explain_can_be_asked_about_one_field() {
+fn explain_shows_one_field_in_full() {
     let directory = directory();
     let ask = |field| aileron(directory.path(), &[&["explain", "--field", field][..], &ALL].concat());
     let one = ask("spec.schedulerName");
@@ -169,6 +169,6 @@ fn explain_can_be_asked_about_one_field() {
     assert_eq!(ask("spec.containers[0].resources").out.matches(" = ").count(), 4);
     let wrong = ask("spec.containers[0].imag");
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.err.contains("no such field; there are: "), "{}", wrong.err);
+    assert!(wrong.err.contains("no such field; these exist: "), "{}", wrong.err);
     assert!(wrong.err.contains("spec.containers[0].image"), "{}", wrong.err);
 }

@@ -1,4 +1,4 @@
-//! `aileron run` against an API server that knows nothing: it starts, answers probes, and stops when told.
+//! `aileron run` with an API server that serves nothing: it starts, answers probes, and stops on a signal.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -72,7 +72,7 @@ fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < until, "waited in vain");
+        assert!(Instant::now() < until, "not within 20 s");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -106,7 +106,7 @@ fn answers_probes_and_metrics_and_stops_on_sigterm() {
 }
 
 #[test]
-fn a_taken_port_stops_the_start_and_names_the_key() {
+fn a_port_in_use_is_an_error_that_names_the_key() {
     let directory = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let ended = start(directory.path(), &taken.local_addr().unwrap().to_string(), "0").wait_with_output().unwrap();
@@ -116,7 +116,7 @@ fn a_taken_port_stops_the_start_and_names_the_key() {
 }
 
 #[test]
-fn without_a_cluster_it_says_how_to_name_one() {
+fn without_a_cluster_the_error_says_how_to_name_one() {
     let directory = tempfile::tempdir().unwrap();
     let ended = Command::new(env!("CARGO_BIN_EXE_aileron"))
         .arg("run")

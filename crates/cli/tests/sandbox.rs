@@ -1,4 +1,4 @@
-//! `aileron sandbox` and the commands that look at actions, as their users meet them.
+//! The command `sandbox`, and the commands that show and abort actions.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -92,7 +92,7 @@ impl User {
         let mut child = self.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut welcome = String::new();
-        while !welcome.ends_with("Ctrl-C ends it.\n") {
+        while !welcome.ends_with("Ctrl-C stops the sandbox.\n") {
             let line = lines.next().expect("the sandbox ended before it was ready").unwrap();
             welcome.push_str(&line);
             welcome.push('\n');
@@ -151,7 +151,7 @@ fn sleeper(mark: &str) -> String {
 }
 
 #[test]
-fn without_a_sandbox_commands_say_how_to_get_one() {
+fn without_a_sandbox_commands_say_how_to_start_one() {
     let user = User::new();
     for arguments in [&["get"][..], &["describe", "x"], &["logs", "x"], &["abort", "x"]] {
         let ended = user.run(arguments);
@@ -163,7 +163,7 @@ fn without_a_sandbox_commands_say_how_to_get_one() {
 }
 
 #[test]
-fn a_task_is_seen_from_all_sides() {
+fn every_command_shows_a_task() {
     let user = User::new();
     let sandbox = user.start(&[]);
     let hello = user.file("hello.yaml", HELLO);
@@ -180,10 +180,7 @@ fn a_task_is_seen_from_all_sides() {
     assert!(user.good(&["get", "-o", "yaml"]).contains("phase: Succeeded"));
     assert_eq!(user.json(&["get", "-l", "no=such", "-o", "json"])["actions"], Value::Array(vec![]));
     let missing = user.run(&["get", "hello", "nobody"]);
-    assert_eq!(
-        (missing.code, missing.err.as_str()),
-        (Some(1), "warning: there is no action nobody in namespace default\n")
-    );
+    assert_eq!((missing.code, missing.err.as_str()), (Some(1), "warning: namespace default has no action nobody\n"));
 
     let described = user.good(&["describe", "hello"]);
     for part in [
@@ -208,8 +205,8 @@ fn a_task_is_seen_from_all_sides() {
     assert_eq!(user.good(&["logs", "hello", "--tail", "1"]).lines().count(), 1);
     assert_eq!(user.good(&["logs", "hello", "-f"]), log);
     assert!(user.run(&["logs", "hello", "--attempt", "2"]).err.contains("has no attempt 2 yet"));
-    assert!(user.run(&["logs", "hello", "--container", "x"]).err.contains("--container x: there are"));
-    assert_eq!(user.good(&["abort", "hello"]), "hello had ended already: Succeeded\n");
+    assert!(user.run(&["logs", "hello", "--container", "x"]).err.contains("--container x: the containers are"));
+    assert_eq!(user.good(&["abort", "hello"]), "hello had already ended: Succeeded\n");
 
     let kubeconfig = sandbox.dir().join("kubeconfig").display().to_string();
     let stranger = User::new();
@@ -231,12 +228,12 @@ fn a_failure_shows_its_attempts_and_its_error() {
     let described = user.good(&["describe", "fails"]);
     assert!(described.contains("\nError: ") && described.contains("Failed, attempt 2 of 2"), "{described}");
     assert_eq!(user.good(&["logs", "fails"]), "going to fail\n");
-    assert!(user.run(&["logs", "fails", "--attempt", "1"]).err.contains("the pod of attempt 1 of fails is gone"));
+    assert!(user.run(&["logs", "fails", "--attempt", "1"]).err.contains("the pod of attempt 1 of fails was deleted"));
     assert_eq!(sandbox.end("INT"), Some(0));
 }
 
 #[test]
-fn what_takes_too_long_times_out_and_is_told_so() {
+fn an_exceeded_time_limit_is_reported() {
     let user = User::new();
     let slow = "name: slow\nimage: any\ncommand: [sh, -c, 'sleep 600']\ntimeout: 1s\nexpect: {phase: timed-out}\n";
     let good = user.run(&["demo", &user.file("slow.yaml", slow)]);
@@ -252,20 +249,20 @@ fn what_takes_too_long_times_out_and_is_told_so() {
 }
 
 #[test]
-fn who_took_a_task_of_an_unknown_type_is_told() {
+fn describe_shows_the_plugin_of_an_unknown_task_type() {
     let user = User::new();
     let sandbox = user.start(&[]);
     let odd = user.file("odd.yaml", &format!("{HELLO}type: unheard-of\n"));
     user.good(&["submit", &odd, "--run", "odd", "--name", "odd"]);
     user.until("odd", "Succeeded");
-    let told = user.good(&["describe", "odd"]);
+    let described = user.good(&["describe", "odd"]);
     let chosen = "Plugin:     plugin \"pod\" takes task type \"unheard-of\": no plugin serves the task type";
-    assert!(told.contains(chosen), "{told}");
+    assert!(described.contains(chosen), "{described}");
     assert_eq!(sandbox.end("TERM"), Some(0));
 }
 
 #[test]
-fn what_runs_is_aborted_and_nothing_outlives_the_sandbox() {
+fn a_running_task_is_aborted_and_no_process_outlives_the_sandbox() {
     let user = User::new();
     let sandbox = user.start(&[]);
     let mark = format!("mark-{}", std::process::id());
@@ -283,7 +280,7 @@ fn what_runs_is_aborted_and_nothing_outlives_the_sandbox() {
     let dir = sandbox.dir();
     let second = user.run(&["sandbox"]);
     assert_eq!(second.code, Some(1));
-    let process = format!("a sandbox runs already: process {}", sandbox.child.id());
+    let process = format!("a sandbox is already running: process {}", sandbox.child.id());
     assert!(second.err.contains(&process), "{}", second.err);
     assert_eq!(sandbox.end("TERM"), Some(0));
     assert_eq!(processes(&mark), Vec::<String>::new());
@@ -291,7 +288,7 @@ fn what_runs_is_aborted_and_nothing_outlives_the_sandbox() {
 }
 
 #[test]
-fn a_killed_sandbox_leaves_nothing_that_matters() {
+fn the_next_sandbox_cleans_up_after_a_killed_one() {
     let user = User::new();
     let mut sandbox = user.start(&[]);
     let mark = format!("killed-{}", std::process::id());
@@ -313,7 +310,7 @@ fn a_killed_sandbox_leaves_nothing_that_matters() {
 }
 
 #[test]
-fn what_is_kept_is_there_again() {
+fn a_persistent_sandbox_has_its_objects_after_the_next_start() {
     let user = User::new();
     let place = user.path("kept").display().to_string();
     let sandbox = user.start(&["--persist", &place]);
@@ -335,13 +332,13 @@ fn what_is_kept_is_there_again() {
 }
 
 #[test]
-fn a_demonstration_succeeds_only_if_all_ends_as_files_say() {
+fn a_demo_succeeds_only_if_all_tasks_end_as_expected() {
     let user = User::new();
     let hello = user.file("hello.yaml", HELLO);
     let fails = user.file("fails.yaml", FAILS);
     let good = user.run(&["demo", &hello, &fails]);
     assert_eq!(good.code, Some(0), "{}{}", good.out, good.err);
-    assert!(good.out.contains("2 tasks in ") && good.out.contains("all ended as their files say"), "{}", good.out);
+    assert!(good.out.contains("2 tasks in ") && good.out.contains("all ended as expected"), "{}", good.out);
     let wrong = user.file("wrong.yaml", &HELLO.replace("succeeded", "failed"));
     let bad = user.run(&["demo", &hello, &wrong]);
     assert_eq!(bad.code, Some(1), "{}", bad.out);
@@ -350,11 +347,15 @@ fn a_demonstration_succeeds_only_if_all_ends_as_files_say() {
     let good = user.run(&["demo", &waits]);
     assert_eq!(good.code, Some(0), "{}{}", good.out, good.err);
     assert!(good.out.contains("waiting   1          ImagePull "), "{}", good.out);
-    assert!(bad.out.contains("wrong is not as expected:\n  expected phase failed, found succeeded"), "{}", bad.out);
+    assert!(
+        bad.out.contains("wrong did not end as expected:\n  expected phase failed, found succeeded"),
+        "{}",
+        bad.out
+    );
 }
 
 #[test]
-fn what_a_task_waits_for_is_shown_everywhere() {
+fn every_command_shows_what_a_task_waits_for() {
     let user = User::new();
     let sandbox = user.start(&["--gpu", "1"]);
     let task = "name: greedy\nimage: any\ncommand: [sh, -c, 'true']\nresources: {gpu: 2}\n";
@@ -368,7 +369,7 @@ fn what_a_task_waits_for_is_shown_everywhere() {
     let described = user.good(&["describe", "greedy"]);
     assert!(described.contains("Waits for:  Unschedulable for "), "{described}");
     let log = user.run(&["logs", "greedy"]);
-    assert!(log.err.contains("greedy writes nothing yet; it waits: Unschedulable"), "{}", log.err);
+    assert!(log.err.contains("greedy has written nothing yet; it waits: Unschedulable"), "{}", log.err);
     let ended = user.good(&["abort", "greedy", "--wait"]);
     assert!(ended.ends_with("it was Waiting, attempt 1/1\n"), "{ended}");
 
@@ -383,9 +384,9 @@ fn what_a_task_waits_for_is_shown_everywhere() {
     assert_eq!(sandbox.end("HUP"), Some(0));
 }
 
-/// A program with a sandbox of its own ends in good order, whichever signal comes: no process and no file is left.
+/// After any stop signal, a command with a temporary sandbox leaves no process and no file.
 #[test]
-fn a_signal_ends_a_sandbox_of_ones_own_in_good_order() {
+fn a_signal_stops_a_temporary_sandbox_without_leftovers() {
     let user = User::new();
     let temporary = user.path("tmp");
     std::fs::create_dir(&temporary).unwrap();
@@ -398,7 +399,7 @@ fn a_signal_ends_a_sandbox_of_ones_own_in_good_order() {
         let mut program = user.command(&arguments);
         program.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut running = Running { child: program.spawn().unwrap(), welcome: String::new() };
-        let mut told = running.child.stderr.take().unwrap();
+        let mut stderr = running.child.stderr.take().unwrap();
         let begin = Instant::now();
         while processes(&mark).is_empty() {
             assert!(begin.elapsed() < Duration::from_secs(20), "{command}: its pod never runs");
@@ -406,7 +407,7 @@ fn a_signal_ends_a_sandbox_of_ones_own_in_good_order() {
         }
         assert_eq!(running.end(signal), Some(code), "{command}");
         let mut text = String::new();
-        told.read_to_string(&mut text).unwrap();
+        stderr.read_to_string(&mut text).unwrap();
         assert!(text.contains(&format!("SIG{signal}: stopping")), "{command}: {text}");
         assert_eq!(processes(&mark), Vec::<String>::new(), "{command}");
         assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{command}: something is left");
@@ -414,7 +415,7 @@ fn a_signal_ends_a_sandbox_of_ones_own_in_good_order() {
 }
 
 #[test]
-fn whoever_stops_looking_does_not_stop_the_task() {
+fn a_signal_to_submit_does_not_stop_a_task_of_a_running_sandbox() {
     let user = User::new();
     let sandbox = user.start(&[]);
     let mark = format!("left-{}", std::process::id());
@@ -433,7 +434,7 @@ fn whoever_stops_looking_does_not_stop_the_task() {
 }
 
 #[test]
-fn mistakes_on_the_command_line_are_told_before_anything_starts() {
+fn mistakes_on_the_command_line_are_reported_before_the_start() {
     let user = User::new();
     for (arguments, text) in [
         (&["sandbox", "--image", "x"][..], "write NAME=PATH"),
@@ -450,7 +451,7 @@ fn mistakes_on_the_command_line_are_told_before_anything_starts() {
 }
 
 #[test]
-fn changes_are_shown_as_they_come() {
+fn get_watch_shows_changes() {
     let user = User::new();
     let sandbox = user.start(&[]);
     let mut watch = user.command(&["get", "-w", "-o", "json"]).stdout(Stdio::piped()).spawn().unwrap();

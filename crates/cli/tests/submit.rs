@@ -1,4 +1,4 @@
-//! `aileron submit` and `aileron io` as their users meet them; tasks run in sandboxes of their own.
+//! The commands `submit` and `io`, with temporary sandboxes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::path::Path;
@@ -44,18 +44,21 @@ fn outputs_are_printed_by_name_and_type() {
 }
 
 #[test]
-fn a_failure_is_told_and_makes_the_program_fail() {
+fn a_failed_task_is_reported_and_the_exit_code_is_1() {
     let home = tempfile::tempdir().unwrap();
     let arguments = ["submit", &example("retries"), "--retries", "1", "--run", "luck", "--follow", "-o", "json"];
     let ended = aileron(home.path(), &arguments);
     assert_eq!(ended.code, Some(1), "{}", ended.err);
-    let told: Value = serde_json::from_str(&ended.out).unwrap();
-    assert_eq!((&told["outcome"], &told["attempts"], &told["name"]), (&json!("Failed"), &json!(2), &json!("luck-a0")));
-    assert!(told["error"].as_str().unwrap().contains("attempt 1 has no luck"), "{told}");
+    let result: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(
+        (&result["outcome"], &result["attempts"], &result["name"]),
+        (&json!("Failed"), &json!(2), &json!("luck-a0"))
+    );
+    assert!(result["error"].as_str().unwrap().contains("attempt 1 has no luck"), "{result}");
 }
 
 #[test]
-fn mistakes_are_told_before_anything_runs() {
+fn mistakes_are_reported_before_a_task_runs() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("bad.yaml"), "name: t\nimage: i\nretires: 2\ntimeout: soon\n").unwrap();
     std::fs::write(home.path().join("broken.yaml"), "name: [\n").unwrap();
@@ -70,7 +73,7 @@ fn mistakes_are_told_before_anything_runs() {
         (&["submit", &hello, "--input", "nme=x", "--follow"], 2, "it has name: string"),
         (&["submit", &hello, "--input", "name", "--follow"], 2, "write NAME=VALUE"),
         (&["submit", "m.py", "--follow"], 2, "m.py:TASK"),
-        (&["submit", &hello], 1, "add --follow to run the task in a sandbox of its own"),
+        (&["submit", &hello], 1, "add --follow to run the task in a temporary sandbox"),
     ];
     for (arguments, code, text) in expected {
         let ended = aileron(home.path(), arguments);
@@ -94,7 +97,7 @@ fn files_of_outputs_and_errors_are_written_and_read() {
     assert_eq!(run(&["io", "read", "out", "-o", "yaml"]).lines().next(), Some("text: hello"));
     run(&["io", "fail", "out", "no luck", "--code", "Luck", "--for-good"]);
     let read: Value = serde_json::from_str(&run(&["io", "read", &prefix])).unwrap();
-    assert_eq!(read["error"]["code"], "Luck", "an error wins over outputs");
+    assert_eq!(read["error"]["code"], "Luck", "an error takes precedence over outputs");
     let wrong = aileron(home.path(), &["io", "write", "out", "n:int=x"]);
     assert_eq!(wrong.code, Some(2));
     assert!(wrong.err.contains("must be int, such as 41"), "{}", wrong.err);

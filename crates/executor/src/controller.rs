@@ -1,13 +1,12 @@
 //! The loop that gives every action its rounds: when something about it changed or is due, and never two at a time.
 
-pub mod memory;
-pub mod queue;
-
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aileron_machinery::PendingReason;
+use aileron_action::{Action, TaskActionStatus};
+use aileron_machinery::backoff::ExponentialBackoff;
+use aileron_machinery::{ActionKey, PendingReason};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Semaphore;
@@ -15,11 +14,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use crate::action::{Action, TaskActionStatus};
+use crate::caches::actions::ActionStore;
+use crate::queue::{Next, Queue};
 use crate::reconcile::{Reconciler, Wake};
 use crate::status_writer::StatusWriter;
-use memory::{ActionKey, Memory};
-use queue::{Next, Queue};
 
 /// One round does one step, and most lives need a few steps in a row at the start; more than this in a row would be a
 /// defect, and then others get their turn first.
@@ -50,7 +48,7 @@ pub struct Controller {
     /// Decides and does.
     pub reconciler: Arc<Reconciler>,
     /// What is known of the actions.
-    pub memory: Arc<Memory>,
+    pub memory: Arc<ActionStore>,
     /// Who is next.
     pub queue: Arc<Queue>,
     /// Writes statuses, among them those that it holds until they are due.
@@ -192,8 +190,7 @@ fn waits_at_the_gate(action: &Action) -> bool {
 }
 
 fn backoff(failures: u32) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    FIRST_BACKOFF.saturating_mul(1 << doublings).min(LONGEST_BACKOFF)
+    ExponentialBackoff::doubling(FIRST_BACKOFF, LONGEST_BACKOFF).pause(failures)
 }
 
 fn unsigned(duration: SignedDuration) -> Duration {

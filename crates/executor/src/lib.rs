@@ -1,35 +1,24 @@
-//! Everything of Aileron that touches the world.
+//! The part of Aileron that talks to the cluster and to services.
 //!
-//! A change in the cluster is taken in by [`watch`], wakes its action in [`controller`], and is decided on in
-//! [`reconcile`], which lets a plugin work ([`registry`], [`manager`]), tells others ([`events`], [`cluster`]) and uses
-//! [`storage`] and the task cache ([`catalog`]). [`run`](run::run) wires it together.
+//! [`watch`] fills the [`caches`] and puts the action that a change concerns into the [`queue`]. The [`controller`] takes
+//! actions from the queue and runs one reconcile round each ([`reconcile`]). A round calls the plugin ([`registry`],
+//! [`manager`]), writes to the cluster ([`cluster`]), and uses [`services`] and [`storage`]. [`assembly`] wires the process
+//! together.
 
-pub mod action;
-pub mod catalog;
-pub mod clock;
+pub mod assembly;
+pub mod caches;
+pub mod cleanup;
 pub mod cluster;
-pub mod config;
-pub mod connect;
 pub mod controller;
-pub mod error_text;
-pub mod events;
-pub mod explain;
-pub mod finished;
-pub mod garbage;
-pub mod gate;
-pub mod gob;
-mod jitter;
 pub mod lease;
 pub mod manager;
-pub mod monitor;
-pub mod offline;
-pub mod pending;
-pub mod plugin_list;
-pub mod pools;
+pub mod queue;
 pub mod reconcile;
 pub mod registry;
-pub mod run;
 pub mod serve;
+pub mod services;
 pub mod status_writer;
 pub mod storage;
+pub mod tls;
+pub mod tokens;
 pub mod watch;

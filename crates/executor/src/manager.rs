@@ -3,7 +3,7 @@
 //! A plugin only computes; everything that reads or writes on its behalf happens here, one file per step:
 //! [`launch`] makes the object, [`observe`] reads it, [`stop`] ends it, [`state`] remembers.
 
-pub(crate) mod identity;
+pub mod gob;
 mod launch;
 mod missing;
 mod observe;
@@ -14,6 +14,9 @@ mod waiting;
 
 use std::sync::Arc;
 
+use aileron_admission::gate::Gate;
+use aileron_admission::pools::broker::TokenBroker;
+use aileron_machinery::ActionKey;
 use aileron_machinery::{
     AnyK8sPlugin, CorePlugin, CoreRequest, CoreStep, ExecutionError, PhaseInfo, PluginEntry, PluginError, ResourceKind,
     TaskContext, TaskInfo, code,
@@ -22,10 +25,7 @@ use async_trait::async_trait;
 use jiff::SignedDuration;
 
 use crate::cluster::Objects;
-use crate::controller::memory::ActionKey;
-use crate::gate::Gate;
-use crate::gob::ManagerPhase;
-use crate::pools::desk::TokenDesk;
+use crate::manager::gob::ManagerPhase;
 use crate::storage::BlobStore;
 
 /// When to look again for an object that was created but is not to be seen, should its appearance be missed.
@@ -37,7 +37,7 @@ pub struct PluginManager {
     objects: Arc<dyn Objects>,
     store: Arc<dyn BlobStore>,
     gate: Arc<Gate>,
-    tokens: Option<TokenDesk>,
+    tokens: Option<TokenBroker>,
 }
 
 impl PluginManager {
@@ -53,7 +53,7 @@ impl PluginManager {
 
     /// The same, giving out tokens.
     #[must_use]
-    pub fn with_tokens(self, tokens: Option<TokenDesk>) -> Self {
+    pub fn with_tokens(self, tokens: Option<TokenBroker>) -> Self {
         Self { tokens, ..self }
     }
 

@@ -20,18 +20,19 @@ pub(crate) mod validate;
 
 use std::sync::Arc;
 
+use aileron_action::metadata::{MetadataError, MetadataSettings, task_metadata, task_paths};
+use aileron_action::{Action, FINALIZER, Template};
+use aileron_kubekit::ApiError;
+use aileron_machinery::clock::Clock;
 use aileron_machinery::{CorePlugin, Platform, TaskContext};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::action::metadata::{MetadataError, MetadataSettings, task_metadata, task_paths};
-use crate::action::{Action, FINALIZER, Template};
-use crate::catalog::CatalogClient;
-use crate::clock::Clock;
-use crate::cluster::{Actions, ApiError};
+use self::start::{Start, decide_start};
+use crate::cluster::Actions;
 use crate::registry::{Registry, Why};
+use crate::services::cache::CatalogClient;
 use crate::status_writer::{RecordError, StatusWriter};
 use crate::storage::BlobStore;
-use start::{Start, decide_start};
 
 pub use plugin_condition::PLUGIN_CHOSEN;
 

@@ -1,18 +1,20 @@
 //! The plugins of a running executor, by task type.
 
+pub mod served;
+
 use std::sync::Arc;
 
+use aileron_action::TaskActionSpec;
+use aileron_action::plugin_choice::PluginList;
+use aileron_admission::gate::Gate;
+use aileron_admission::pools::broker::TokenBroker;
 use aileron_machinery::{CorePlugin, PluginSet, ResourceKind};
 
-use crate::action::TaskActionSpec;
 use crate::cluster::Objects;
-use crate::gate::Gate;
 use crate::manager::PluginManager;
-use crate::plugin_list::PluginList;
-use crate::pools::desk::TokenDesk;
 use crate::storage::BlobStore;
 
-pub use crate::plugin_list::{NoPlugin, PluginDescription, RegistryError, RegistryRules, Why};
+pub use aileron_action::plugin_choice::{NoPlugin, PluginDescription, RegistryError, RegistryRules, Why};
 
 /// Plugins by task type.
 pub struct Registry {
@@ -30,7 +32,7 @@ impl Registry {
         objects: &Arc<dyn Objects>,
         store: &Arc<dyn BlobStore>,
         gate: &Arc<Gate>,
-        tokens: Option<&TokenDesk>,
+        tokens: Option<&TokenBroker>,
     ) -> Result<Self, RegistryError> {
         let list = PluginList::new(plugins, rules)?;
         let managed = plugins.k8s().iter().map(|plugin| {

@@ -9,28 +9,27 @@ mod certificate;
 mod health;
 mod listen;
 mod metrics;
-mod readiness;
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use aileron_config::sections::executor::ExecutorConfig;
 use axum::Router;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::sections::executor::ExecutorConfig;
+use crate::caches::readiness::Readiness;
 
 pub use address::{AddressError, BindAddress};
 pub use certificate::CertificateError;
 pub use metrics::{RecorderError, install_recorder};
-pub use readiness::Readiness;
 
-use access::Access;
-use certificate::{Certificates, Origin};
-use listen::Transport;
+use self::access::Access;
+use self::certificate::{Certificates, Origin};
+use self::listen::Transport;
 
 /// A server could not be started.
 #[derive(Debug, thiserror::Error)]

@@ -13,26 +13,27 @@
 pub mod change;
 pub mod hold;
 mod merge_patch;
-pub mod store;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use aileron_action::events::{abort_event, action_event};
+use aileron_action::{Action, TaskActionStatus, labels};
+use aileron_kubekit::ApiError;
+use aileron_machinery::ActionKey;
 use aileron_machinery::PhaseInfo;
+use aileron_machinery::clock::Clock;
+use aileron_machinery::error_text::innermost;
 use serde_json::Value;
 
-use crate::action::events::{abort_event, action_event};
-use crate::action::{Action, ActionKey, TaskActionStatus, labels};
-use crate::clock::Clock;
-use crate::cluster::{Actions, ApiError, WriteSlot};
-use crate::error_text::innermost;
-use crate::events::{EventError, EventSink};
-use change::{Recording, When, is_refused_for_good, plan_recording, status_changed};
-use hold::{Flush, decide_flush};
-use merge_patch::merge_patch;
-use store::{StatusStore, with_fields_of_control_plane};
+use self::change::{Recording, When, is_refused_for_good, plan_recording, status_changed};
+use self::hold::{Flush, decide_flush};
+use self::merge_patch::merge_patch;
+use crate::caches::held_status::{StatusStore, with_fields_of_control_plane};
+use crate::cluster::{Actions, WriteSlot};
+use crate::services::events::{EventError, EventSink};
 
 /// A status could not be recorded. The round is done again later.
 #[derive(Debug, thiserror::Error)]

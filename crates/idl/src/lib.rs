@@ -8,12 +8,14 @@
 //! - [`descriptors()`]: names, numbers and service methods at run time.
 //! - [`struct_to_json`] and [`json_to_struct`]: free-form settings.
 //! - [`message_from_struct`], [`message_from_json`], [`message_to_json`], [`message_to_struct`]: typed settings.
+//! - [`signed_duration`]: durations to compute with.
 
 mod descriptors;
 mod json;
 mod number;
 mod path;
 mod structs;
+mod time;
 
 /// The generated code. Its shape is prost's, so our own lints do not apply to it.
 #[allow(missing_docs, clippy::all, clippy::use_self, clippy::or_fun_call, rustdoc::all)]
@@ -28,3 +30,4 @@ pub use json::{
 };
 pub use packages::flyteidl2;
 pub use structs::{json_to_struct, struct_to_json};
+pub use time::signed_duration;

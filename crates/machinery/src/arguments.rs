@@ -13,14 +13,17 @@ mod msgpack;
 use std::borrow::Cow;
 
 use aileron_idl::flyteidl2::core::LiteralMap;
+
+use crate::TaskContext;
+
 pub use literal::LiteralError;
 pub use msgpack::{MsgpackError, to_json as msgpack_to_json};
 
 /// What placeholders stand for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ArgumentContext<'a> {
     /// `{{.input}}`: the file of the inputs.
-    pub input_path: &'a str,
+    pub input_path: Cow<'a, str>,
     /// `{{.inputPrefix}}`: the directory of the inputs.
     pub input_prefix: &'a str,
     /// `{{.outputPrefix}}`: where outputs go.
@@ -28,7 +31,7 @@ pub struct ArgumentContext<'a> {
     /// `{{.rawOutputDataPrefix}}`: where data behind outputs goes.
     pub raw_output_prefix: &'a str,
     /// `{{.checkpointOutputPrefix}}`: where checkpoints go.
-    pub checkpoint_prefix: &'a str,
+    pub checkpoint_prefix: Cow<'a, str>,
     /// `{{.prevCheckpointPrefix}}`: where the attempt before left its checkpoints; empty on the first attempt.
     pub prev_checkpoint_prefix: &'a str,
     /// The name of the attempt, from which `{{.perRetryUniqueKey}}` follows.
@@ -39,6 +42,24 @@ pub struct ArgumentContext<'a> {
     pub namespace: &'a str,
     /// `{{.inputs.x}}`: the inputs, `None` if they were not loaded.
     pub inputs: Option<&'a LiteralMap>,
+}
+
+impl<'a> ArgumentContext<'a> {
+    /// What placeholders stand for in arguments of this task.
+    pub fn of(task: &'a TaskContext) -> Self {
+        Self {
+            input_path: task.paths.input_path().into(),
+            input_prefix: &task.paths.input_prefix,
+            output_prefix: &task.paths.output_prefix,
+            raw_output_prefix: &task.paths.raw_output_prefix,
+            checkpoint_prefix: task.paths.checkpoint_prefix().into(),
+            prev_checkpoint_prefix: &task.paths.prev_checkpoint_prefix,
+            generated_name: &task.metadata.id.generated_name,
+            task_template_path: &task.paths.task_template_path,
+            namespace: &task.metadata.namespace,
+            inputs: task.inputs.as_deref(),
+        }
+    }
 }
 
 /// Why an argument could not be filled.
@@ -111,12 +132,12 @@ pub fn render_in_place(templates: &mut [String], cx: &ArgumentContext<'_>) -> Re
     // One after the other, in upstream's order: a value may itself hold a placeholder of a later line, as paths with
     // `{{.namespace}}` do.
     let values = [
-        ("input", cx.input_path),
+        ("input", &*cx.input_path),
         ("outputPrefix", cx.output_prefix),
         ("inputPrefix", cx.input_prefix),
         ("rawOutputDataPrefix", cx.raw_output_prefix),
         ("prevCheckpointPrefix", prev_checkpoint),
-        ("checkpointOutputPrefix", cx.checkpoint_prefix),
+        ("checkpointOutputPrefix", &cx.checkpoint_prefix),
         ("perRetryUniqueKey", &unique_key),
         ("taskTemplatePath", cx.task_template_path),
         ("namespace", cx.namespace),

@@ -4,9 +4,14 @@
 //! ([`K8sPlugin::phase`]). Both are plain functions of their arguments: what they may look at (template, metadata,
 //! configuration, clock, inputs, pods) is handed in as a value, so a plugin is tested with plain values.
 
+mod action_key;
 pub mod arguments;
+pub mod backoff;
+pub mod clock;
 pub mod config;
 mod error;
+pub mod error_text;
+pub mod jitter;
 pub mod log_links;
 pub mod output_path;
 mod paths;
@@ -20,6 +25,7 @@ pub mod secret_annotations;
 mod task;
 pub mod unique_id;
 
+pub use action_key::ActionKey;
 pub use error::{PluginError, code};
 pub use paths::TaskPaths;
 pub use pending::{Pending, PendingReason};

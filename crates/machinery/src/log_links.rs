@@ -8,7 +8,6 @@
 //! cheaper than keeping compiled patterns per configuration.
 
 mod azure;
-mod gzip;
 mod placeholders;
 mod pod;
 mod variables;

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use aileron_sandbox::ApiServer;
+use aileron_apiserver::ApiServer;
 use anyhow::{Context, Result, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -62,7 +62,7 @@ pub enum Server {
     /// kube-apiserver and etcd, as processes.
     #[default]
     Real,
-    /// The one of `aileron-sandbox`, in this process.
+    /// The one of `aileron-apiserver`, in this process.
     Sandbox,
 }
 

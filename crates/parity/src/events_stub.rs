@@ -1,40 +1,27 @@
-//! The two services of the control plane that an executor calls, in memory and over HTTP: the events proxy and the
-//! cache. Both can be told to be slow, to refuse, or to lose answers.
+//! The local services of the control plane with faults: slow answers, refused requests and lost answers.
+//!
+//! The services themselves are those of the sandbox (`aileron-flyte-local`).
 
-mod cache;
-mod connect;
-
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use aileron_idl::flyteidl2::workflow::{ActionEvent, RecordRequest, RecordResponse};
+use aileron_flyte_local::{Cache, Call, EventStore, Refusal, Server, Services};
+use aileron_idl::flyteidl2::workflow::ActionEvent;
 use anyhow::{Context, Result, bail};
-use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::response::Response;
-use axum::routing::post;
-use http::HeaderMap;
 use jiff::Timestamp;
-use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use self::cache::{Cache, CacheEntry};
-pub use self::connect::Code;
-
-const RECORD: &str = "flyteidl2.workflow.EventsProxyService/Record";
-const CACHE: &str = "flyteidl2.cacheservice.v2.CacheService/";
+pub use aileron_flyte_local::Code;
 
 /// How the services misbehave.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fault {
-    /// Every answer takes this much longer.
+    /// Every answer is delayed by this time.
     pub delay: Duration,
     /// What goes wrong.
     pub kind: FaultKind,
-    /// How many requests it happens to; `None` means until [`EventsStub::heal`].
+    /// How many requests are affected; `None` means all until [`EventsStub::heal`].
     pub times: Option<usize>,
 }
 
@@ -44,43 +31,50 @@ pub enum FaultKind {
     /// Nothing.
     #[default]
     None,
-    /// Refused before anything is stored.
+    /// The request is refused before it is carried out.
     Refuse(Code),
-    /// Stored, but the caller is told `unavailable`: whoever sends at least once sends it again.
+    /// The request is carried out, but the answer is `unavailable`. An executor that delivers at least once sends the
+    /// request again.
     LoseAnswer,
 }
 
-/// An event that arrived.
+/// An event that was stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// When.
+    /// When the event arrived.
     pub at: Timestamp,
-    /// In which request, counted from 0: events of one batch share it.
+    /// The number of the `Record` request, counted from 0. Events of one batch have the same number.
     pub request: usize,
     /// The event.
     pub event: ActionEvent,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    inner: Mutex<Inner>,
-    arrived: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    events: Vec<Recorded>,
-    requests: usize,
-    fault: Fault,
-    cache: Cache,
-}
-
 /// The services, listening on loopback until dropped.
 #[derive(Debug)]
 pub struct EventsStub {
-    address: SocketAddr,
+    server: Server,
     shared: Arc<Shared>,
-    _stop: DropGuard,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Notified when events were stored.
+    arrived: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    services: Services<RecordedEvents>,
+    fault: Fault,
+}
+
+/// The events in memory, in order of arrival.
+#[derive(Debug, Default)]
+struct RecordedEvents {
+    events: Vec<Recorded>,
+    /// `Record` requests so far, refused requests included.
+    requests: usize,
 }
 
 impl Fault {
@@ -90,13 +84,13 @@ impl Fault {
         Self { kind: FaultKind::Refuse(code), ..Self::default() }
     }
 
-    /// Every answer takes this much longer.
+    /// Every answer is delayed by this time.
     #[must_use]
     pub fn slow(delay: Duration) -> Self {
         Self { delay, ..Self::default() }
     }
 
-    /// Every request is carried out, and its answer lost.
+    /// Every request is carried out, and its answer is lost.
     #[must_use]
     pub fn lose_answers() -> Self {
         Self { kind: FaultKind::LoseAnswer, ..Self::default() }
@@ -108,82 +102,86 @@ impl Fault {
         Self { times: Some(times), ..self }
     }
 
-    /// What happens to the next request; counts down.
+    /// The fault of the next request. Counts that request.
     fn take(&mut self) -> Self {
-        let now = *self;
+        let current = *self;
         match &mut self.times {
-            Some(0) | Some(1) => *self = Self::default(),
+            Some(0 | 1) => *self = Self::default(),
             Some(left) => *left -= 1,
             None => {}
         }
-        now
+        current
+    }
+}
+
+impl EventStore for RecordedEvents {
+    fn store(&mut self, events: Vec<ActionEvent>, now: Timestamp) -> Result<(), Refusal> {
+        let request = self.requests - 1;
+        self.events.extend(events.into_iter().map(|event| Recorded { at: now, request, event }));
+        Ok(())
     }
 }
 
 impl EventsStub {
-    /// Starts on a free port.
+    /// Starts the services on a free port.
     ///
     /// # Errors
-    /// No port to listen on.
+    /// No port is free.
     pub async fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("listening on loopback")?;
-        let address = listener.local_addr()?;
         let shared = Arc::<Shared>::default();
-        let app = routes(shared.clone());
-        let stop = CancellationToken::new();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
-            if let Err(error) = axum::serve(listener, app).await {
-                tracing::warn!(%error, "the events stub stopped");
-            }
-        }));
-        Ok(Self { address, shared, _stop: stop.drop_guard() })
+        let answering = Arc::clone(&shared);
+        let server = Server::start(None, move |call| {
+            let shared = Arc::clone(&answering);
+            async move { shared.answer(&call).await }
+        });
+        Ok(Self { server: server.await.context("cannot listen on loopback")?, shared })
     }
 
     /// The base address for the executor's configuration.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.server.url().to_owned()
     }
 
-    /// Misbehaves from now on.
+    /// Sets the fault of all following requests.
     pub fn fault(&self, fault: Fault) {
-        self.shared.inner().fault = fault;
+        self.shared.state().fault = fault;
     }
 
-    /// Behaves again.
+    /// Removes the fault.
     pub fn heal(&self) {
         self.fault(Fault::default());
     }
 
-    /// All events that were stored, in order of arrival, doubles included.
+    /// All stored events in order of arrival, duplicates included.
     #[must_use]
     pub fn events(&self) -> Vec<Recorded> {
-        self.shared.inner().events.clone()
+        self.shared.state().services.events.events.clone()
     }
 
-    /// The events of one action, by its name.
+    /// The events of the action with this name.
     #[must_use]
     pub fn events_of(&self, action: &str) -> Vec<Recorded> {
         self.events().into_iter().filter(|recorded| action_name(&recorded.event) == action).collect()
     }
 
-    /// How many `Record` requests arrived, the refused ones too.
+    /// The number of `Record` requests so far, refused requests included.
     #[must_use]
     pub fn requests(&self) -> usize {
-        self.shared.inner().requests
+        self.shared.state().services.events.requests
     }
 
-    /// Looks at the cache, or changes it.
-    pub fn with_cache<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
-        look(&mut self.shared.inner().cache)
+    /// Inspects or changes the cache.
+    pub fn with_cache<T>(&self, inspect: impl FnOnce(&mut Cache) -> T) -> T {
+        inspect(&mut self.shared.state().services.cache)
     }
 
-    /// Waits until `done` is content with the events so far, and returns them.
+    /// Waits until `done` returns true for the events so far, and returns these events.
     ///
     /// # Errors
-    /// Not content within `timeout`; the error lists what did arrive.
+    /// `done` did not return true within `timeout`; the error lists the events that arrived.
     pub async fn wait_for(&self, timeout: Duration, done: impl Fn(&[Recorded]) -> bool) -> Result<Vec<Recorded>> {
-        let content = async {
+        let complete = async {
             loop {
                 let arrival = self.shared.arrived.notified();
                 let events = self.events();
@@ -193,7 +191,7 @@ impl EventsStub {
                 arrival.await;
             }
         };
-        match tokio::time::timeout(timeout, content).await {
+        match tokio::time::timeout(timeout, complete).await {
             Ok(events) => Ok(events),
             Err(_) => {
                 let seen: Vec<_> = self.events().iter().map(|recorded| summary(&recorded.event)).collect();
@@ -203,60 +201,35 @@ impl EventsStub {
     }
 }
 
+impl Default for Shared {
+    fn default() -> Self {
+        let services = Services { events: RecordedEvents::default(), cache: Cache::recording_calls() };
+        Self { state: Mutex::new(State { services, fault: Fault::default() }), arrived: Notify::new() }
+    }
+}
+
 impl Shared {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn record(&self, body: &Bytes) -> Result<Bytes, connect::Refusal> {
-        let request: RecordRequest = connect::decode(body)?;
-        let mut inner = self.inner();
-        let number = inner.requests - 1;
-        for event in &request.events {
-            // What the real service validates.
-            if event.id.is_none() || event.attempt == 0 {
-                return Err(Code::InvalidArgument.because("every event needs an id and an attempt above 0"));
-            }
+    /// Carries out a call, with the current fault.
+    async fn answer(&self, call: &Call) -> Result<Bytes, Refusal> {
+        let fault = {
+            let mut state = self.state();
+            state.services.events.requests += usize::from(call.records_events());
+            state.fault.take()
+        };
+        tokio::time::sleep(fault.delay).await;
+        if let FaultKind::Refuse(code) = fault.kind {
+            return Err(code.with_message("refused by a fault of the test"));
         }
-        if request.events.is_empty() {
-            return Err(Code::InvalidArgument.because("events: at least one is required"));
-        }
-        let at = Timestamp::now();
-        inner.events.extend(request.events.into_iter().map(|event| Recorded { at, request: number, event }));
-        drop(inner);
+        let outcome = self.state().services.answer(call, Timestamp::now());
         self.arrived.notify_waiters();
-        Ok(connect::encode(&RecordResponse {}))
-    }
-}
-
-fn routes(shared: Arc<Shared>) -> Router {
-    Router::new().route("/{service}/{method}", post(answer)).with_state(shared)
-}
-
-async fn answer(
-    State(shared): State<Arc<Shared>>,
-    Path((service, method)): Path<(String, String)>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let procedure = format!("{service}/{method}");
-    let fault = {
-        let mut inner = shared.inner();
-        inner.requests += usize::from(procedure == RECORD);
-        inner.fault.take()
-    };
-    tokio::time::sleep(fault.delay).await;
-    if let FaultKind::Refuse(code) = fault.kind {
-        return connect::respond(Err(code.because("told to refuse")));
-    }
-    let outcome = connect::check(&headers).and_then(|()| match procedure.strip_prefix(CACHE) {
-        Some(method) => shared.inner().cache.call(method, &body, Timestamp::now()),
-        None if procedure == RECORD => shared.record(&body),
-        None => Err(Code::Unimplemented.because(&procedure)),
-    });
-    match fault.kind {
-        FaultKind::LoseAnswer => connect::respond(Err(Code::Unavailable.because("told to lose the answer"))),
-        _ => connect::respond(outcome),
+        match fault.kind {
+            FaultKind::LoseAnswer => Err(Code::Unavailable.with_message("answer lost by a fault of the test")),
+            _ => outcome,
+        }
     }
 }
 

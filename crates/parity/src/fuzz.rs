@@ -9,10 +9,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use aileron_executor::offline::Offline;
-use aileron_executor::offline::read;
 use aileron_idl::flyteidl2::core::{LiteralMap, TaskTemplate};
 use aileron_machinery::{AnyK8sPlugin, ObservedPhase, PhaseContext, TaskContext};
+use aileron_preview::read;
+use aileron_preview::render::Offline;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplate;
@@ -58,7 +58,7 @@ impl Builder {
                 action: given.action,
                 template: given.template,
                 config: Installation::of(case)?.config,
-                plugins: |config| aileron_plugins::builtin(&(&config.plugins).into()),
+                plugins: Arc::new(|config| aileron_plugins::builtin(&(&config.plugins).into())),
                 pod_templates: pod_templates.unwrap_or_default(),
                 inputs: Some(LiteralMap::default()),
                 environment: BTreeMap::new(),

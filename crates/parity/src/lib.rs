@@ -1,10 +1,10 @@
 //! Proof that Aileron does what it says: recorded vectors, and suites on a real Kubernetes API server and on the sandbox's.
 
 pub mod cluster;
-pub mod differences;
 pub mod events_stub;
 pub mod fuzz;
 pub mod kubelet;
+pub mod structure;
 pub mod suite;
 pub mod vectors;
 

@@ -7,6 +7,8 @@ pub mod canonical;
 pub mod case;
 pub mod context;
 pub mod diff;
+pub mod differences;
+pub mod encoded;
 pub mod families;
 pub mod installation;
 pub mod judge;
@@ -27,7 +29,6 @@ use serde_json::Value;
 use self::case::{Case, LoadError};
 use self::report::{Outcome, Report};
 use self::selection::Selection;
-use crate::differences;
 
 /// A run could not take place.
 #[derive(Debug, thiserror::Error)]

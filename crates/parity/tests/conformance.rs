@@ -12,8 +12,8 @@ mod play;
 #[path = "conformance/script.rs"]
 mod script;
 
+use aileron_apiserver::{ApiServer, Options};
 use aileron_parity::cluster::{Cluster, User};
-use aileron_sandbox::{ApiServer, Options};
 use anyhow::Result;
 
 /// How many cases there are at least; fewer means that a file was lost.

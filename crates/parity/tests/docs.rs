@@ -1,9 +1,16 @@
 //! The pages say what the code says. With `UPDATE_DOCS=1` the generated pages are written instead of compared.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use aileron_parity::structure::members;
+
+#[path = "docs/architecture_page.rs"]
+mod architecture_page;
+#[path = "docs/names.rs"]
+mod names;
 
 fn root() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
@@ -36,13 +43,13 @@ fn is_current(path: &str, generated: &str) {
 
 #[test]
 fn the_configuration_reference_is_current() {
-    is_current("docs/config.md", &aileron_executor::config::markdown());
+    is_current("docs/config.md", &aileron_config::markdown());
 }
 
 #[test]
 fn the_list_of_differences_is_current() {
     let crates = root().join("crates");
-    is_current("docs/differences.md", &aileron_parity::differences::render_markdown(&crates).unwrap());
+    is_current("docs/differences.md", &aileron_parity::vectors::differences::render_markdown(&crates).unwrap());
 }
 
 /// The page of each built-in plugin.
@@ -65,7 +72,7 @@ const KEYS: [&str; 3] = ["<!-- keys of ", " -->\n", "<!-- end of keys -->\n"];
 
 /// What the reference of the configuration says about a section, for a page below `docs/plugins`.
 fn keys_of(section: &str) -> String {
-    let reference = aileron_executor::config::markdown();
+    let reference = aileron_config::markdown();
     let below = format!("{section}.");
     let mut text = String::new();
     for part in reference.split("\n## `").skip(1) {
@@ -121,37 +128,6 @@ fn every_plugin_has_a_page_with_its_kind_and_permissions() {
     assert!(explained.iter().all(|name| index.contains(&format!("(plugins/{name}.md)"))));
 }
 
-const CRATES: [&str; 8] = ["kubekit", "idl", "machinery", "plugins", "executor", "sandbox", "cli", "parity"];
-const MODULES: [&str; 2] = ["<!-- modules -->\n", "<!-- end of modules -->\n"];
-
-#[test]
-fn the_list_of_modules_is_current() {
-    let page = read("docs/architecture.md");
-    let (before, rest) = page.split_once(MODULES[0]).unwrap();
-    let (_, after) = rest.split_once(MODULES[1]).unwrap();
-    let list: String = CRATES.iter().map(|name| modules_of(name)).collect();
-    is_current("docs/architecture.md", &[before, MODULES[0], &list, MODULES[1], after].concat());
-}
-
-/// A heading and a table of the modules of a crate.
-fn modules_of(name: &str) -> String {
-    let sources = root().join("crates").join(name).join("src");
-    let mut files = Vec::new();
-    rust_files(&sources, &mut files);
-    let mut rows: Vec<(String, String)> = files
-        .iter()
-        .map(|path| (path.strip_prefix(&sources).unwrap().to_string_lossy().into_owned(), path))
-        .filter(|(file, _)| !file.split(['/', '.']).any(|part| part == "tests"))
-        .map(|(file, path)| (file, first_sentence(&fs::read_to_string(path).unwrap())))
-        .collect();
-    // The crate itself first, then each file before those in its folder.
-    rows.sort_by_key(|(file, _)| {
-        (!["lib.rs", "main.rs"].contains(&file.as_str()), file.trim_end_matches(".rs").to_owned())
-    });
-    let rows: String = rows.iter().map(|(file, sentence)| format!("| `{file}` | {sentence} |\n")).collect();
-    format!("\n### `{name}`\n\n| file | |\n| --- | --- |\n{rows}\n")
-}
-
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -161,32 +137,6 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
             found.push(path);
         }
     }
-}
-
-/// The first sentence of a module's documentation, fit for a cell of a table.
-fn first_sentence(source: &str) -> String {
-    let lines = source.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
-    let paragraph = lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    let sentence = paragraph.split_once(". ").map_or(paragraph.as_str(), |(sentence, _)| sentence);
-    // Links of the API documentation lead nowhere from here: only their texts stay.
-    let mut text = String::new();
-    for (index, part) in sentence.trim_end_matches('.').split('`').enumerate() {
-        let is_code = index % 2 == 1;
-        if index > 0 {
-            text.push('`');
-        }
-        if is_code {
-            text.push_str(part);
-        } else {
-            let mut pieces = part.split("](");
-            text.push_str(pieces.next().unwrap_or_default());
-            for piece in pieces {
-                text.push_str(piece.split_once(')').map_or("", |(_, rest)| rest));
-            }
-            text.retain(|c| c != '[' && c != ']');
-        }
-    }
-    text.replace('|', "\\|")
 }
 
 /// Names in the table of dependencies that the whole workspace shares.
@@ -281,17 +231,22 @@ fn anchors(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What metrics the executor has, from its sources.
-fn metrics() -> BTreeSet<String> {
+/// The text of all source files.
+fn all_sources() -> String {
     let mut files = Vec::new();
-    rust_files(&root().join("crates/executor/src"), &mut files);
+    for member in members(&root()).unwrap() {
+        rust_files(&member.folder.join("src"), &mut files);
+    }
+    files.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
+}
+
+/// The names of all metrics, from the sources.
+fn metrics() -> BTreeSet<String> {
+    let text = all_sources();
     let mut found = BTreeSet::new();
-    for file in files {
-        let text = fs::read_to_string(file).unwrap();
-        for call in ["counter!(\"", "gauge!(\"", "histogram!(\""] {
-            let names = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
-            found.extend(names.filter(|name| name.starts_with("aileron_")).map(str::to_owned));
-        }
+    for call in ["counter!(\"", "gauge!(\"", "histogram!(\""] {
+        let names = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
+        found.extend(names.filter(|name| name.starts_with("aileron_")).map(str::to_owned));
     }
     found
 }

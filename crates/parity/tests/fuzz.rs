@@ -6,13 +6,13 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use aileron_executor::explain::path::{FieldPath, leaves};
 use aileron_idl::flyteidl2::core::TaskTemplate;
 use aileron_idl::{message_from_json, message_to_json};
 use aileron_kubekit::names::is_subdomain;
 use aileron_parity::fuzz::{Answer, Builder, Reader};
 use aileron_parity::vectors::case::{Case, load};
 use aileron_parity::vectors::context::template;
+use aileron_preview::explain::path::{FieldPath, leaves};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use prost::Message;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use aileron_sandbox::{ApiServer, Node, NodeOptions, Options};
+use aileron_apiserver::{ApiServer, Options};
+use aileron_sandbox::{Node, NodeOptions};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};

@@ -1,31 +1,16 @@
-//! A plugin of one's own with the real executor on the sandbox, in one process: what `docs/testing.md` shows between the
-//! two marks.
+//! A plugin of an author's own with the real executor on the sandbox, in one process. `docs/testing.md` shows the part between
+//! the two marks.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::time::Duration;
-
-use aileron_executor::action::{TaskAction, TaskActionStatus, crd::crd};
-use aileron_executor::config::{Config, Sources};
-use aileron_executor::offline::task_file;
-use aileron_executor::run::{RunOptions, run};
-use aileron_executor::serve::Readiness;
-use aileron_idl::flyteidl2::common::ActionPhase;
+use aileron::{Program, SandboxOptions};
 use aileron_machinery::pod::phase::{is_terminal, pod_phase};
 use aileron_machinery::pod::{PodOptions, build_pod};
-use aileron_machinery::{
-    K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginSet, TaskContext, TaskInfo,
-};
-use aileron_parity::events_stub::EventsStub;
-use aileron_sandbox::{ApiServer, Node, NodeOptions, Options};
+use aileron_machinery::{K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext, TaskInfo};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use kube::Api;
-use kube::api::{LogParams, PostParams};
-use kube::runtime::wait::await_condition;
-use prost::Message as _;
-use serde_json::json;
-use tokio_util::sync::CancellationToken;
+use kube::api::LogParams;
 
-/// A plugin of one's own.
+/// The author's plugin: a pod with one more environment variable.
 struct Polite;
 
 impl K8sPlugin for Polite {
@@ -55,60 +40,21 @@ impl K8sPlugin for Polite {
 // begin: docs/testing.md
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_runs_its_task() {
-    // A cluster: an API server without sockets, and a node that runs pods as processes.
-    let dir = tempfile::tempdir().unwrap();
-    let server = ApiServer::new(Options { namespaces: vec!["flyte".into(), "default".into()], ..Options::default() });
-    let client = server.client();
-    Api::all(client.clone()).create(&PostParams::default(), &crd().unwrap()).await.unwrap();
-    let options = NodeOptions { dir: dir.path().join("node"), ..NodeOptions::default() };
-    let node = Node::start(client.clone(), server.logs().clone(), options).await.unwrap();
+    // A cluster inside this process: an API server, a node that runs pods as processes, and the executor with this plugin.
+    let sandbox = Program::new().with(Polite).start_sandbox(SandboxOptions::default()).await.unwrap();
 
-    // The executor, with this plugin and no other, and a stand-in for the events service.
-    let services = EventsStub::start().await.unwrap();
-    let config = json!({
-        "executor": {"EventsServiceURL": services.url(), "healthProbeBindAddress": "0", "metricsBindAddress": "0"},
-        "storage": {"type": "local", "container": "data", "stow": {"kind": "local", "config": {"path": dir.path()}}},
-    });
-    let stop = CancellationToken::new();
-    let options = RunOptions {
-        config: Config::load(&Sources::file("test.yaml", &config.to_string())).unwrap(),
-        plugins: PluginSet::new().with(Polite),
-        client: client.clone(),
-        namespace: "flyte".into(),
-        identity: "test".into(),
-        readiness: Readiness::new(),
-        spark_pod_templates: Default::default(),
-    };
-    let executor = tokio::spawn(run(options, stop.clone()));
+    // A task of the plugin's type. `run_task` waits until the task has ended.
+    let task = "{name: t, type: polite, image: any, command: [sh, -c, 'echo $PLEASE'], resources: {cpu: 100m}}";
+    let finished = sandbox.run_task(task).await.unwrap();
+    assert!(finished.is_success(), "{:?}", finished.error());
 
-    // A task of its type.
-    let file = "{name: t, type: polite, image: any, command: [sh, -c, 'echo $PLEASE'], resources: {cpu: 100m}}";
-    let template = task_file::read(file).unwrap().template.encode_to_vec();
-    let action: TaskAction = serde_json::from_value(json!({
-        "metadata": {"name": "r-a0"},
-        "spec": {
-            "runName": "r", "actionName": "a0", "project": "p", "domain": "d", "taskType": "polite",
-            "inputUri": "file:///none", "runOutputBase": format!("file://{}/r/", dir.path().display()),
-            "taskTemplate": k8s_openapi::ByteString(template),
-        },
-    }))
-    .unwrap();
-    let actions: Api<TaskAction> = Api::default_namespaced(client.clone());
-    actions.create(&PostParams::default(), &action).await.unwrap();
+    // What the executor has created and reported.
+    let pods: Api<Pod> = Api::default_namespaced(sandbox.client());
+    let log = pods.logs(&format!("{}-0", finished.name()), &LogParams::default()).await.unwrap();
+    assert_eq!(log, "thank you\n");
+    assert_eq!(sandbox.events().unwrap().last().unwrap()["phase"], "ACTION_PHASE_SUCCEEDED");
 
-    // What became of it.
-    let ended = await_condition(actions, "r-a0", |found: Option<&TaskAction>| {
-        found.and_then(|action| action.status.as_ref()).is_some_and(TaskActionStatus::is_terminal)
-    });
-    let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap().unwrap().unwrap();
-    assert_eq!(ended.status.unwrap().conditions.last().unwrap().type_, "Succeeded");
-    let pods: Api<Pod> = Api::default_namespaced(client);
-    assert_eq!(pods.logs("r-a0-0", &LogParams::default()).await.unwrap(), "thank you\n");
-    assert_eq!(services.events_of("a0").last().unwrap().event.phase(), ActionPhase::Succeeded);
-
-    stop.cancel();
-    executor.await.unwrap().unwrap();
-    node.stop().await;
+    sandbox.stop().await.unwrap();
 }
 // end: docs/testing.md
 

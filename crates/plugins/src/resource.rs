@@ -1,5 +1,14 @@
 //! Objects of operators: types for custom resources that look like those of the core API.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// The fields of an object that its Rust type does not declare, because only the operator uses them.
+///
+/// A type takes them in by `#[serde(flatten)]`, so that an object that was read is written back complete.
+pub type OtherFields = BTreeMap<String, Value>;
+
 /// Defines the type of a custom resource, with `metadata`, `spec` and an optional `status`.
 ///
 /// Spec and status are types of the caller. They must be `Clone + Debug + Default + PartialEq` and (de)serialisable, and
@@ -75,18 +84,18 @@ macro_rules! custom_resource {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::collections::BTreeMap;
-
     use aileron_machinery::K8sResource;
     use k8s_openapi::Resource;
     use serde::{Deserialize, Serialize};
-    use serde_json::{Value, json};
+    use serde_json::json;
+
+    use super::OtherFields;
 
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct KettleSpec {
         litres: Option<u32>,
         #[serde(flatten)]
-        other: BTreeMap<String, Value>,
+        other: OtherFields,
     }
 
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

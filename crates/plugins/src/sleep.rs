@@ -4,6 +4,7 @@ use aileron_idl::flyteidl2::core::{
     Literal, LiteralMap, SimpleType, TaskTemplate, TypedInterface, Variable, VariableMap, literal, literal_type,
     primitive, scalar,
 };
+use aileron_idl::signed_duration;
 use aileron_machinery::{
     CorePlugin, CoreRequest, CoreStep, ExecutionError, PhaseInfo, PluginEntry, PluginError, TaskInfo, code,
 };
@@ -109,8 +110,7 @@ fn is_duration(variable: &Variable) -> bool {
 fn duration_of(input: &str, inputs: &LiteralMap) -> Result<SignedDuration, SleepError> {
     let literal = inputs.literals.get(input).ok_or_else(|| SleepError::Missing(input.to_owned()))?;
     let value = duration_value(literal).ok_or_else(|| SleepError::NotADuration(input.to_owned()))?;
-    let nanoseconds = SignedDuration::from_nanos(i64::from(value.nanos));
-    let duration = SignedDuration::from_secs(value.seconds).saturating_add(nanoseconds);
+    let duration = signed_duration(value);
     if duration.is_negative() { Err(SleepError::Negative(input.to_owned())) } else { Ok(duration) }
 }
 

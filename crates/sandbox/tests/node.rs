@@ -1,4 +1,4 @@
-//! Pods that run: real processes, on the API server without sockets.
+//! Pods on the node: real processes, with the in-memory API server.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "node/cluster.rs"]
@@ -55,7 +55,7 @@ async fn a_pod_runs_and_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn exit_codes_and_last_words_are_told() {
+async fn exit_codes_and_termination_messages_are_reported() {
     let cluster = Cluster::start().await;
     let mut quiet = sh("quiet", "echo last words >&2; exit 4");
     quiet["terminationMessagePolicy"] = "FallbackToLogsOnError".into();
@@ -81,7 +81,7 @@ async fn exit_codes_and_last_words_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn init_containers_go_first_and_sidecars_stay() {
+async fn init_containers_run_first_and_sidecars_keep_running() {
     let cluster = Cluster::start().await;
     let volume = json!([{"name": "shared", "emptyDir": {"medium": "Memory"}}]);
     let with = |name: &str, script: &str| {
@@ -105,7 +105,10 @@ async fn init_containers_go_first_and_sidecars_stay() {
     let pod = cluster.ended("p").await;
     assert_eq!(phase(&pod), "Succeeded");
     assert_eq!(cluster.log("p", "main").await, "one\nside\ntwo\nmain\n");
-    assert!(cluster.log("p", "sidecar").await.ends_with("stopped\n"), "it is stopped when the others are done");
+    assert!(
+        cluster.log("p", "sidecar").await.ends_with("stopped\n"),
+        "the sidecar is stopped after the main containers have ended"
+    );
     assert!(status_of(&pod, "sidecar")["state"]["terminated"].is_object());
 }
 
@@ -155,7 +158,7 @@ async fn variables_and_files_come_from_config_maps_and_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_waits_for_what_it_refers_to() {
+async fn a_container_waits_for_a_missing_config_map() {
     let cluster = Cluster::start().await;
     let mut main = sh("main", "echo $X");
     main["env"] = json!([{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "late", "key": "x"}}}]);
@@ -183,7 +186,7 @@ async fn host_paths_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_containers_share_a_volume_and_nothing_else() {
+async fn two_containers_share_only_their_volume() {
     let cluster = Cluster::start().await;
     let mount = json!([{"name": "v", "mountPath": "/v"}]);
     let mut writer = sh("writer", "echo from writer > v/x.tmp; mv v/x.tmp v/x; touch own");
@@ -208,7 +211,7 @@ async fn two_containers_share_a_volume_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn volumes_are_at_their_own_paths_where_the_system_allows() {
+async fn volumes_are_at_their_mount_paths_if_the_system_has_namespaces() {
     let cluster = Cluster::start().await;
     let script = "echo at root > data/x; cat /aileron-test-data/x || exit 42; cat /etc/aileron-test/deep/y; \
                   ls /etc/passwd; ls -d /usr/bin; pwd; touch $AILERON_SANDBOX_ROOT/seen";
@@ -227,8 +230,8 @@ async fn volumes_are_at_their_own_paths_where_the_system_allows() {
     let spec = json!({"restartPolicy": "Never", "volumes": volumes, "initContainers": [init], "containers": [main]});
     cluster.create("p", spec).await;
     let pod = cluster.ended("p").await;
-    assert!(!std::path::Path::new("/aileron-test-data").exists(), "the host has nothing of it");
-    assert!(!std::path::Path::new("/etc/aileron-test").exists(), "the host has nothing of it");
+    assert!(!std::path::Path::new("/aileron-test-data").exists(), "the mount must not be visible on the host");
+    assert!(!std::path::Path::new("/etc/aileron-test").exists(), "the mount must not be visible on the host");
     if status_of(&pod, "main")["state"]["terminated"]["exitCode"] == 42 {
         println!("there are no mount namespaces here");
         return;
@@ -236,13 +239,13 @@ async fn volumes_are_at_their_own_paths_where_the_system_allows() {
     let root = cluster.files(&pod).join("containers/main/root");
     let expected = format!("at root\ndeep\n/etc/passwd\n/usr/bin\n{}\n", root.display());
     assert_eq!(cluster.log("p", "main").await, expected);
-    assert!(root.join("seen").exists(), "the sandbox's directory is the same inside and outside");
+    assert!(root.join("seen").exists(), "the directory of the node is the same inside and outside of the namespace");
     cluster.pods().delete("p", &DeleteParams::default()).await.unwrap();
     cluster.until_gone("p").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_is_started_again_with_pauses() {
+async fn a_failed_container_is_restarted_with_delays() {
     let cluster = Cluster::start().await;
     let mut main = sh("main", "echo try >> v/tries; echo $(wc -l < v/tries); [ $(wc -l < v/tries) -ge 4 ]");
     main["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
@@ -268,7 +271,7 @@ async fn what_fails_is_started_again_with_pauses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_pod_is_asked_to_stop_and_then_killed() {
+async fn a_deleted_pod_gets_a_term_signal_and_is_killed_after_the_grace_period() {
     let cluster = Cluster::start().await;
     let polite = "trap 'echo bye > v/../bye; exit 0' TERM; echo up; while :; do sleep 0.02; done";
     let deaf = "trap '' TERM; echo up; while :; do sleep 0.02; done";
@@ -283,14 +286,14 @@ async fn a_deleted_pod_is_asked_to_stop_and_then_killed() {
         assert!(took >= Duration::from_secs(at_least) && took < Duration::from_secs(at_most), "{name}: {took:?}");
         let code = status_of(&last, "main")["state"]["terminated"]["exitCode"].clone();
         assert_eq!(code, if name == "polite" { 0 } else { 137 }, "{name}");
-        assert!(!cluster.files(&last).exists(), "its files are gone");
+        assert!(!cluster.files(&last).exists(), "its files are removed");
         let events = cluster.events(name, 5).await;
         assert_eq!(events[4], "Normal Killing kubelet: Stopping container main");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_without_room_waits_until_there_is_some() {
+async fn a_pod_that_does_not_fit_waits_for_free_capacity() {
     let mut options = NodeOptions::default();
     options.capacity.insert("nvidia.com/gpu".to_owned(), "1".parse().unwrap());
     let cluster = Cluster::with(options).await;
@@ -359,7 +362,7 @@ async fn a_deadline_ends_a_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_that_is_not_there_is_pulled_again_and_again() {
+async fn the_pull_of_a_missing_image_is_retried() {
     let cluster = Cluster::start().await;
     let mut main = sh("main", "true");
     main["image"] = "sandbox.invalid/team/app:1".into();
@@ -378,7 +381,7 @@ async fn an_image_that_is_not_there_is_pulled_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn images_bring_their_files_and_programs() {
+async fn a_container_has_the_files_and_programs_of_its_image() {
     let image = tempfile::tempdir().unwrap();
     std::fs::create_dir(image.path().join("bin")).unwrap();
     std::fs::write(image.path().join("data.txt"), "from the image").unwrap();
@@ -400,7 +403,7 @@ async fn images_bring_their_files_and_programs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_short_pods_take_a_moment() {
+async fn fifty_short_pods_end_within_seconds() {
     let mut options = NodeOptions::default();
     options.capacity.insert("pods".to_owned(), "20".parse().unwrap());
     let cluster = Cluster::with(options).await;

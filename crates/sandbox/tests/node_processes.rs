@@ -1,4 +1,4 @@
-//! Processes of pods end when they must, whatever becomes of the sandbox.
+//! Processes of pods end in time, even if the sandbox is killed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "node/cluster.rs"]
@@ -8,14 +8,15 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use aileron_sandbox::{Fault, Match, NodeOptions};
+use aileron_apiserver::{Fault, Match};
+use aileron_sandbox::NodeOptions;
 use kube::api::DeleteParams;
 use serde_json::json;
 
 use cluster::{Cluster, phase, sh, status_of, value};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_deleted_by_force_leaves_no_process() {
+async fn a_pod_that_is_deleted_without_grace_period_leaves_no_process() {
     let cluster = Cluster::start().await;
     cluster.create("p", json!({"containers": [sh("main", "echo $$; sleep 1000")]})).await;
     let pid = cluster.first_line("p", "main").await;
@@ -24,16 +25,16 @@ async fn a_pod_deleted_by_force_leaves_no_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_leaves_its_group_ends_with_the_container() {
+async fn a_process_that_left_its_group_ends_with_the_container() {
     let cluster = Cluster::start().await;
-    // Forked twice in a session of its own, it is nobody's child and in nobody's group.
+    // The process forks twice in its own session, so it is neither a child nor in the group of the container.
     cluster.create("p", json!({"restartPolicy": "Never", "containers": [sh("main", "(setsid sh -c 'echo $$; exec sleep 1000' &) ; sleep 0.3")]})).await;
     cluster.ended("p").await;
     cluster::gone(&cluster.first_line("p", "main").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_much_memory_kills() {
+async fn a_container_above_its_memory_limit_is_killed() {
     let cluster = Cluster::start().await;
     let mut hungry = sh("hungry", "x=0123456789abcdef; while :; do x=$x$x; sleep 0.02; done");
     hungry["resources"] = json!({"limits": {"memory": "40Mi"}});
@@ -47,7 +48,7 @@ async fn too_much_memory_kills() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_node_leaves_no_process_and_its_successor_says_so() {
+async fn a_stopped_node_leaves_no_process_and_the_next_one_reports_lost_pods() {
     let cluster = Cluster::start().await;
     cluster.create("p", json!({"containers": [sh("main", "echo $$; sleep 1000")]})).await;
     let pid = cluster.first_line("p", "main").await;
@@ -72,14 +73,14 @@ fn processes_end_with_the_runtime() {
         let pid = cluster.first_line("p", "main").await;
         (cluster, pid)
     });
-    // Nobody says goodbye: neither the node nor its tasks come to run again.
+    // The runtime ends without stopping the node: no task of the node runs again.
     std::mem::forget(cluster);
     runtime.shutdown_background();
     let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     other.block_on(cluster::gone(&pid));
 }
 
-/// Not a test by itself: the sandbox that the next one kills.
+/// Not a test: the sandbox that the next test kills.
 #[test]
 #[ignore = "runs until it is killed"]
 fn sandbox_that_is_killed() {
@@ -111,7 +112,7 @@ async fn processes_end_with_a_sandbox_that_is_killed() {
     let processes: Vec<String> = processes.take(2).collect();
     assert_eq!(processes.len(), 2);
     for process in &processes {
-        assert!(cluster::is_alive(process), "{process} runs while the sandbox does");
+        assert!(cluster::is_alive(process), "{process} must run while the sandbox runs");
     }
     sandbox.kill().unwrap();
     sandbox.wait().unwrap();
@@ -135,7 +136,7 @@ async fn a_pod_survives_an_api_server_that_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_of_pods_that_went_meanwhile_are_removed() {
+async fn files_of_pods_that_were_deleted_meanwhile_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let options = NodeOptions { dir: dir.path().to_owned(), ..NodeOptions::default() };
     let left = dir.path().join("pods/some-uid/volumes/v");
@@ -144,6 +145,6 @@ async fn files_of_pods_that_went_meanwhile_are_removed() {
     cluster.create("p", json!({"restartPolicy": "Never", "containers": [sh("main", "sleep 0.3; touch x")]})).await;
     let pod = cluster.ended("p").await;
     assert_eq!(phase(&pod), "Succeeded");
-    assert!(cluster.files(&pod).join("containers/main/root/x").exists(), "those of a new pod stay");
+    assert!(cluster.files(&pod).join("containers/main/root/x").exists(), "files of a new pod are kept");
     assert!(!left.exists());
 }

@@ -1,13 +1,14 @@
-//! Simulated operators at work on the API server: to the end, over a restart, through faults and deletions.
+//! Simulated operators with the in-memory API server: outcomes, restarts, faults and deletions.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
 
-use aileron_sandbox::{ApiServer, Fault, Match, OperatorError, Operators, Options, Rules, install_definitions};
+use aileron_apiserver::{ApiServer, Fault, Match, Options};
+use aileron_sandbox::{OperatorError, Operators, Rules, install_definitions};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-/// Longer than any of this takes on a loaded machine.
+/// Time limit of a wait. Every wait is shorter, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const THINGS: &str = "
@@ -85,7 +86,7 @@ fn things(server: &ApiServer) -> Api<DynamicObject> {
 }
 
 #[tokio::test]
-async fn objects_end_as_they_ask_to() {
+async fn objects_end_with_the_requested_outcome() {
     let world = World::new().await;
     for outcome in ["succeed", "fail", "hang"] {
         world.create(outcome, outcome).await;
@@ -98,7 +99,7 @@ async fn objects_end_as_they_ask_to() {
 }
 
 #[tokio::test]
-async fn operators_go_on_where_they_were_stopped_and_where_somebody_else_has_written() {
+async fn operators_continue_after_a_restart_and_after_writes_of_others() {
     let mut world = World::new().await;
     world.create("before", "pause").await;
     world.until("before", "Paused").await;
@@ -107,14 +108,18 @@ async fn operators_go_on_where_they_were_stopped_and_where_somebody_else_has_wri
     let resumed = json!({"status": {"state": "Resumed"}});
     world.things().patch_status("before", &PatchParams::default(), &Patch::Merge(resumed)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(60)).await;
-    assert_eq!((world.state("before"), world.state("meanwhile")), ("Resumed".into(), String::new()), "nobody works");
+    assert_eq!(
+        (world.state("before"), world.state("meanwhile")),
+        ("Resumed".into(), String::new()),
+        "no operator runs"
+    );
     world.start().await;
     world.until("before", "Done").await;
     world.until("meanwhile", "Done").await;
 }
 
 #[tokio::test]
-async fn faults_only_delay() {
+async fn faults_only_delay_the_stages() {
     let world = World::new().await;
     let faults = world.server.faults();
     faults.add(Fault::Times(Match::of("patch", "things/status"), 409, 3));
@@ -125,7 +130,7 @@ async fn faults_only_delay() {
 }
 
 #[tokio::test]
-async fn another_object_of_the_same_name_is_another_object() {
+async fn a_new_object_of_the_same_name_starts_at_the_first_stage() {
     let world = World::new().await;
     for _ in 0..10 {
         world.create("again", "succeed").await;
@@ -139,7 +144,7 @@ async fn another_object_of_the_same_name_is_another_object() {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_defined_later_is_worked_on_then() {
+async fn a_kind_may_be_defined_after_the_operators_start() {
     let server = ApiServer::new(Options::default());
     let world = World { operators: Some(Operators::start(server.client(), vec![rules()]).await.unwrap()), server };
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -149,7 +154,7 @@ async fn a_kind_that_is_defined_later_is_worked_on_then() {
 }
 
 #[tokio::test]
-async fn every_kind_of_the_plugins_is_defined_and_ends() {
+async fn every_kind_of_the_plugins_can_be_defined_and_ends() {
     let server = ApiServer::new(Options::default());
     let all = Rules::builtin();
     install_definitions(&server.client(), &all).await.unwrap();
@@ -191,7 +196,7 @@ async fn every_kind_of_the_plugins_is_defined_and_ends() {
 }
 
 #[tokio::test]
-async fn columns_are_shown_and_two_for_a_kind_are_too_many() {
+async fn columns_are_shown_and_two_rule_files_for_a_kind_are_an_error() {
     let world = World::new().await;
     world.create("shown", "succeed").await;
     world.until("shown", "Done").await;
@@ -201,5 +206,5 @@ async fn columns_are_shown_and_two_for_a_kind_are_too_many() {
     assert_eq!(table["rows"][0]["cells"].as_array().unwrap()[..2], [json!("shown"), json!("Done")]);
 
     let twice = Operators::start(world.server.client(), vec![rules(), rules()]).await.unwrap_err();
-    assert!(matches!(&twice, OperatorError::Twice(kind) if kind == "things.example.org"), "{twice}");
+    assert!(matches!(&twice, OperatorError::Duplicate(kind) if kind == "things.example.org"), "{twice}");
 }

@@ -1,15 +1,18 @@
-//! `aileron config`.
+//! `aileron config`: checks, documents and shows the configuration.
 
-use aileron_executor::config::explain::{Selection, located};
-use aileron_executor::config::{self, Config, Sources};
+use aileron_config::explain::{Selection, located};
+use aileron_config::{self, Config, Sources};
 
-use crate::arguments::{ConfigCommand, Document};
-use crate::failure::{Failure, USAGE};
-use crate::{configuration, output};
+use crate::arguments::{ConfigCommand, DocumentFormat};
+use crate::configuration;
+use crate::display::output;
+use crate::failure::{EXIT_USAGE, Failure};
+use crate::program::Program;
 
-pub fn execute(command: ConfigCommand, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+pub fn run(program: &Program, command: ConfigCommand, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+    let without_overrides = |command: &str| super::refuse_overrides(program, command, &overrides);
     match command {
-        ConfigCommand::Check(arguments) => check(&configuration::sources(&arguments, overrides)?),
+        ConfigCommand::Check(arguments) => check(program, &configuration::sources(&arguments, overrides)?),
         ConfigCommand::Show { config, all, output } => {
             let loaded = configuration::load(&config, overrides)?;
             for warning in &loaded.warnings {
@@ -17,51 +20,51 @@ pub fn execute(command: ConfigCommand, overrides: Vec<(String, String)>) -> Resu
             }
             let selection = if all { Selection::All } else { Selection::Set };
             match output {
-                Document::Json => output::print_json(&located(&loaded, selection)),
-                Document::Yaml => match config::show(&loaded, selection) {
+                DocumentFormat::Json => output::print_json(&located(&loaded, selection)),
+                DocumentFormat::Yaml => match aileron_config::show(&loaded, selection) {
                     text if text.is_empty() => output::print("{} # nothing is set; --all shows the defaults\n"),
                     text => output::print(&text),
                 },
             }
         }
         ConfigCommand::Schema => {
-            super::none("config schema", &overrides).and_then(|()| output::print_json(&config::schema()))
+            without_overrides("config schema").and_then(|()| output::print_json(&aileron_config::schema()))
         }
         ConfigCommand::Example => {
-            super::none("config example", &overrides).and_then(|()| output::print(&config::example()))
+            without_overrides("config example").and_then(|()| output::print(&aileron_config::example()))
         }
         ConfigCommand::Reference => {
-            super::none("config reference", &overrides).and_then(|()| output::print(&config::markdown()))
+            without_overrides("config reference").and_then(|()| output::print(&aileron_config::markdown()))
         }
     }
 }
 
-fn check(sources: &Sources) -> Result<(), Failure> {
-    let report = config::check(sources);
+fn check(program: &Program, sources: &Sources) -> Result<(), Failure> {
+    let report = aileron_config::check(sources);
     for warning in &report.warnings {
         output::warn(&warning.to_string());
     }
     match report.errors {
         Some(errors) => {
             let count = errors.0.len();
-            output::complain(&errors.into());
+            output::report_failure(&errors.into());
             output::print(&format!("{count} mistake{}\n", if count == 1 { "" } else { "s" }))?;
-            Err(Failure::Told(USAGE))
+            Err(Failure::AlreadyReported(EXIT_USAGE))
         }
         None => {
-            check_rules(sources)?;
+            check_plugin_rules(program, sources)?;
             let names: Vec<_> = sources.files.iter().map(|file| file.name.as_str()).collect();
             let from = if names.is_empty() { "no files".to_owned() } else { names.join(", ") };
-            output::print(&format!("the configuration can be used ({from})\n"))
+            output::print(&format!("the configuration is valid ({from})\n"))
         }
     }
 }
 
-/// Rules and pools are checked against the plugins, as at the start.
-fn check_rules(sources: &Sources) -> Result<(), Failure> {
+/// Checks the rules for plugins and pools against the plugins of the program, as at the start of the executor.
+fn check_plugin_rules(program: &Program, sources: &Sources) -> Result<(), Failure> {
     let config = Config::load(sources).map_err(|errors| Failure::Usage(errors.to_string()))?;
-    for slip in configuration::plugin_list(&config)?.slips() {
-        output::warn(slip);
+    for warning in configuration::plugin_list(program, &config)?.slips() {
+        output::warn(warning);
     }
     Ok(())
 }

@@ -1,74 +1,73 @@
-//! `aileron describe`.
+//! `aileron describe`: shows everything that is known about an action.
 
 mod text;
 
-use aileron_executor::action::metadata::output_prefix;
-use aileron_executor::action::{Action, TaskAction};
-use aileron_executor::config::Config;
+use aileron_action::metadata::output_prefix;
+use aileron_action::{Action, TaskAction};
+use aileron_config::Config;
 use aileron_idl::flyteidl2::core::TaskTemplate;
 use aileron_idl::flyteidl2::core::task_template::Target;
-use anyhow::anyhow;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::arguments::{DescribeArguments, Description};
+use super::no_such_action;
+use crate::action::{Summary, objects};
+use crate::arguments::{DescribeArguments, DescriptionFormat};
+use crate::connection;
+use crate::display::{duration, output};
 use crate::failure::Failure;
-use crate::summary::Summary;
-use crate::{connection, objects, output, runtime, span};
+use crate::process::threads::start_runtime;
+use crate::program::Program;
 
-/// What is shown of events: the last ones tell where something stands.
-const EVENTS: usize = 20;
+/// At most this many Kubernetes events are shown, the newest ones: they describe the current state.
+const MAX_EVENTS: usize = 20;
 
-pub fn run(arguments: &DescribeArguments) -> Result<(), Failure> {
-    runtime::start()?.block_on(describe(arguments))
+pub fn run(program: &Program, arguments: &DescribeArguments) -> Result<(), Failure> {
+    start_runtime()?.block_on(describe(program, arguments))
 }
 
-async fn describe(arguments: &DescribeArguments) -> Result<(), Failure> {
-    let connection = connection::open(&arguments.connection).await?;
+async fn describe(program: &Program, arguments: &DescribeArguments) -> Result<(), Failure> {
+    let connection = connection::open(program, &arguments.connection).await?;
     let client = &connection.client;
     let actions: Api<TaskAction> = Api::namespaced(client.clone(), &connection.namespace);
     let found = actions.get_opt(&arguments.name).await;
-    let found = found.map_err(|error| connection::explain(&error, "cannot look for the action"))?;
+    let found = found.map_err(|error| connection.request_failed(&error, "cannot read the action"))?;
     let Some(object) = found else {
-        return Err(Failure::Failed(anyhow!(
-            "there is no action {} in namespace {}; `aileron get -A` lists all",
-            arguments.name,
-            connection.namespace
-        )));
+        return Err(no_such_action(program, &connection, &arguments.name));
     };
-    let cannot = |error| connection::explain(&error, "cannot look for its objects");
-    let pods = objects::pods(client, &object).await.map_err(cannot)?;
-    let plugins = aileron_plugins::builtin(&(&Config::default().plugins).into());
-    let kinds: Vec<_> = plugins.k8s().iter().map(|plugin| plugin.kind()).collect();
-    let others = objects::others(client, &object, &kinds).await;
+    let failed = |error| connection.request_failed(&error, "cannot list the objects of the action");
+    let pods = objects::pods(client, &object).await.map_err(failed)?;
+    let plugins = program.plugins(&Config::default());
+    let kinds: Vec<_> = plugins.set.k8s().iter().map(|plugin| plugin.kind()).collect();
+    let others = objects::of_kinds(client, &object, &kinds).await;
     let mut names = vec![object.name_any()];
     names.extend(pods.iter().map(ResourceExt::name_any));
     names.extend(others.iter().map(|(_, object)| object.name_any()));
-    let events = objects::events(client, &connection.namespace, &names).await.map_err(cannot)?;
+    let events = objects::events(client, &connection.namespace, &names).await.map_err(failed)?;
 
     let now = Timestamp::now();
-    let mut made: Vec<Value> = others
+    let mut created: Vec<Value> = others
         .iter()
-        .map(|(kind, object)| thing(kind, &object.name_any(), object.labels(), state(&object.data)))
+        .map(|(kind, object)| object_facts(kind, &object.name_any(), object.labels(), operator_state(&object.data)))
         .collect();
-    made.extend(pods.iter().map(|pod| thing("Pod", &pod.name_any(), pod.labels(), pod_state(pod))));
-    let first = events.len().saturating_sub(EVENTS);
-    let events: Vec<Value> = events[first..].iter().map(event).collect();
-    let mut described = facts(&Action::new(object, None), &made, &events, now);
-    // Links are told to the control plane only; the one of a sandbox can be asked.
-    let told = connection.events().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
-    described["logs"] = links(&told, &described["summary"]);
+    created.extend(pods.iter().map(|pod| object_facts("Pod", &pod.name_any(), pod.labels(), pod_state(pod))));
+    let first = events.len().saturating_sub(MAX_EVENTS);
+    let events: Vec<Value> = events[first..].iter().map(event_facts).collect();
+    let mut described = facts(&Action::new(object, None), &created, &events, now);
+    // Log links are only in the events for the control plane. The sandbox keeps these events in a file.
+    let events = connection.events_file().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    described["logs"] = log_links(&events, &described["summary"]);
     match arguments.output {
-        Description::Json => output::print_json(&described),
-        Description::Yaml => output::print_yaml(&described),
-        Description::Text => output::print(&text::render(&described, now)),
+        DescriptionFormat::Json => output::print_json(&described),
+        DescriptionFormat::Yaml => output::print_yaml(&described),
+        DescriptionFormat::Text => output::print(&text::render(&described, now)),
     }
 }
 
-/// Everything worth knowing, for other programs. Names and meanings of fields stay as they are.
-fn facts(action: &Action, made: &[Value], events: &[Value], now: Timestamp) -> Value {
+/// The description for other programs. The names and meanings of its fields never change.
+fn facts(action: &Action, created: &[Value], events: &[Value], now: Timestamp) -> Value {
     let spec = &action.object.spec;
     let status = action.status();
     let summary = Summary::new(&action.to_object());
@@ -81,12 +80,12 @@ fn facts(action: &Action, made: &[Value], events: &[Value], now: Timestamp) -> V
         .iter()
         .enumerate()
         .map(|(index, line)| {
-            // A phase lasts until the next begins; the last one until now, unless it is the end.
+            // A phase lasts until the next one begins. The last one lasts until now, unless it is final.
             let until = times.get(index + 1).copied().or_else(|| (!status.is_terminal()).then_some(now));
             json!({
                 "phase": line.phase,
                 "at": line.occurred_at.0.to_string(),
-                "seconds": until.map(|until| span::between(line.occurred_at.0, until).as_secs()),
+                "seconds": until.map(|until| duration::between(line.occurred_at.0, until).as_secs()),
                 "message": line.message,
             })
         })
@@ -105,32 +104,32 @@ fn facts(action: &Action, made: &[Value], events: &[Value], now: Timestamp) -> V
         "summary": summary.as_json(now),
         "project": spec.project,
         "domain": spec.domain,
-        "task": template.map(task),
+        "task": template.map(task_facts),
         "inputs": spec.input_uri,
         "outputs": outputs.map(|prefix| format!("{}/outputs.pb", prefix.trim_end_matches('/'))),
         "error": status.error_state,
         "history": history,
         "conditions": conditions,
-        "objects": made,
+        "objects": created,
         "events": events,
     })
 }
 
-/// The links to logs in the newest event of an action that has some.
-fn links(told: &str, summary: &Value) -> Value {
-    let events = told.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let of_it =
+/// The log links in the newest event of the action that has any. `events` has one JSON object per line.
+fn log_links(events: &str, summary: &Value) -> Value {
+    let events = events.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let is_of_action =
         |event: &Value| event["id"]["run"]["name"] == summary["run"] && event["id"]["name"] == summary["action"];
     let link = |log: &Value| json!({"name": log["name"], "uri": log["uri"]});
-    let logs = events.filter(of_it).find_map(|event| {
+    let logs = events.filter(is_of_action).find_map(|event| {
         let logs = event["log_info"].as_array().filter(|logs| !logs.is_empty())?;
         Some(logs.iter().map(link).collect::<Vec<_>>())
     });
     logs.unwrap_or_default().into()
 }
 
-/// The task in short.
-fn task(template: &TaskTemplate) -> Value {
+/// The most important fields of the task template.
+fn task_facts(template: &TaskTemplate) -> Value {
     let id = template.id.clone().unwrap_or_default();
     let container = match &template.target {
         Some(Target::Container(container)) => Some(container),
@@ -159,16 +158,16 @@ fn task(template: &TaskTemplate) -> Value {
     })
 }
 
-fn thing(
+fn object_facts(
     kind: &str,
     name: &str,
     labels: &std::collections::BTreeMap<String, String>,
     (state, detail): (String, String),
 ) -> Value {
-    json!({"kind": kind, "name": name, "attempt": objects::attempt(labels), "state": state, "detail": detail})
+    json!({"kind": kind, "name": name, "attempt": objects::attempt_of(labels), "state": state, "detail": detail})
 }
 
-/// What a pod is doing, and where.
+/// The state of a pod, and the states of its containers.
 fn pod_state(pod: &Pod) -> (String, String) {
     let Some(status) = &pod.status else { return ("Unknown".into(), String::new()) };
     let state = if pod.metadata.deletion_timestamp.is_some() {
@@ -199,9 +198,9 @@ fn pod_state(pod: &Pod) -> (String, String) {
     (state, containers.join(", "))
 }
 
-/// What an operator says about its object, in the places where operators say it.
-fn state(data: &Value) -> (String, String) {
-    let places = [
+/// The state that an operator reports in the status of its object, and its message. Each operator uses its own field.
+fn operator_state(data: &Value) -> (String, String) {
+    let fields = [
         "/status/applicationState/state",
         "/status/jobDeploymentStatus",
         "/status/jobStatus",
@@ -209,17 +208,17 @@ fn state(data: &Value) -> (String, String) {
         "/status/phase",
     ];
     let text = |path: &str| data.pointer(path).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let named = places.iter().find_map(|place| text(place)).map(str::to_owned);
+    let named = fields.iter().find_map(|field| text(field)).map(str::to_owned);
     let condition = || {
         let conditions = data.pointer("/status/conditions").and_then(Value::as_array)?;
         let last = conditions.iter().rev().find(|one| one["status"] == "True")?;
         last["type"].as_str().map(str::to_owned)
     };
-    let detail = ["/status/applicationState/errorMessage", "/status/message"].iter().find_map(|place| text(place));
+    let detail = ["/status/applicationState/errorMessage", "/status/message"].iter().find_map(|field| text(field));
     (named.or_else(condition).unwrap_or_else(|| "Created".into()), detail.unwrap_or_default().to_owned())
 }
 
-fn event(event: &Event) -> Value {
+fn event_facts(event: &Event) -> Value {
     let count = event.series.as_ref().and_then(|series| series.count).or(event.count).unwrap_or(1);
     json!({
         "at": objects::event_time(event).map(|time| time.to_string()),
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_last_until_the_next_and_the_end_does_not_last() {
+    fn a_phase_lasts_until_the_next_one_and_a_final_phase_has_no_duration() {
         let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
         let facts = facts(&action(), &[], &[], now);
         let seconds: Vec<_> = facts["history"].as_array().unwrap().iter().map(|line| line["seconds"].clone()).collect();
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_as_it_was() {
+    fn the_description_shows_how_the_action_ended() {
         let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
         let described = |kind: &str, reason: &str, message: &str| {
             let mut action = action();
@@ -312,20 +311,20 @@ mod tests {
             let logs = if link.is_empty() { json!([]) } else { json!([{"name": "Logs", "uri": link, "ready": true}]) };
             json!({"id": {"run": {"name": run}, "name": "a0"}, "log_info": logs}).to_string()
         };
-        let told =
+        let events =
             [event("r", "http://1"), event("r", "http://2"), event("r", ""), event("other", "http://3")].join("\n");
         let summary = json!({"run": "r", "action": "a0"});
-        assert_eq!(links(&told, &summary), json!([{"name": "Logs", "uri": "http://2"}]));
-        assert_eq!(links("", &summary), json!([]));
+        assert_eq!(log_links(&events, &summary), json!([{"name": "Logs", "uri": "http://2"}]));
+        assert_eq!(log_links("", &summary), json!([]));
     }
 
     #[test]
-    fn operators_are_understood_wherever_they_say_it() {
+    fn the_state_is_read_from_the_field_of_each_operator() {
         let spark = json!({"status": {"applicationState": {"state": "RUNNING", "errorMessage": ""}}});
-        assert_eq!(state(&spark), ("RUNNING".into(), String::new()));
+        assert_eq!(operator_state(&spark), ("RUNNING".into(), String::new()));
         let job = json!({"status": {"conditions": [{"type": "Created", "status": "True"},
             {"type": "Running", "status": "True"}, {"type": "Failed", "status": "False"}]}});
-        assert_eq!(state(&job).0, "Running");
-        assert_eq!(state(&json!({})).0, "Created");
+        assert_eq!(operator_state(&job).0, "Running");
+        assert_eq!(operator_state(&json!({})).0, "Created");
     }
 }

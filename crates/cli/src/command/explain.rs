@@ -1,49 +1,51 @@
-//! `aileron explain`.
+//! `aileron explain`: shows for each field of an object where its value comes from.
 
-use aileron_executor::explain::{Explanation, Field, Lost, Source, explain as explain_object};
+use aileron_preview::explain::{Explanation, Field, Lost, Source, explain as explain_object};
 use serde_json::Value;
 
-use super::render::{offline, refused};
-use crate::arguments::{ExplainArguments, Explained};
+use super::render::{explain_failure, offline};
+use crate::arguments::{ExplainArguments, ExplainFormat};
+use crate::display::output;
+use crate::display::table::truncate;
 use crate::failure::Failure;
-use crate::output;
+use crate::program::Program;
 
-/// The source of what a layer knows by itself.
+/// The source of a value that a layer sets by itself.
 const BUILT_IN: &str = "built in";
-/// Widest column that others are lined up with; what is longer sticks out.
-const COLUMN_WIDTH: usize = 96;
-/// Longest value in a table; JSON has it whole.
+/// Cells up to this width are aligned. A wider cell shifts the rest of its line only.
+const MAX_ALIGNED_WIDTH: usize = 96;
+/// Values in the table are truncated to this width. JSON shows the whole value.
 const VALUE_WIDTH: usize = 40;
 
-pub fn explain(arguments: &ExplainArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
-    let (offline, loaded) = offline(&arguments.task, overrides)?;
-    let mut explanation = explain_object(&offline, &loaded).map_err(|error| refused(&arguments.task, error))?;
+pub fn run(program: &Program, arguments: &ExplainArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+    let (offline, loaded) = offline(program, &arguments.task, overrides)?;
+    let mut explanation = explain_object(&offline, &loaded).map_err(|error| explain_failure(&arguments.task, error))?;
     if let Some(wanted) = &arguments.field {
         select(&mut explanation, wanted)?;
     }
     match (arguments.output, &arguments.field) {
-        (Explained::Json, _) => output::print_json(&explanation.to_json()),
-        (Explained::Text, None) => output::print(&as_table(&explanation)),
-        // Few enough to say everything about them.
-        (Explained::Text, Some(_)) => output::print(&explanation.fields.iter().map(in_full).collect::<String>()),
+        (ExplainFormat::Json, _) => output::print_json(&explanation.to_json()),
+        (ExplainFormat::Text, None) => output::print(&as_table(&explanation)),
+        // The user has selected a few fields: show everything about them.
+        (ExplainFormat::Text, Some(_)) => output::print(&explanation.fields.iter().map(in_full).collect::<String>()),
     }
 }
 
-/// Leaves only the fields that are wanted.
+/// Removes all fields except the selected one and the fields inside it.
 fn select(explanation: &mut Explanation, wanted: &str) -> Result<(), Failure> {
     let wanted = wanted.trim_start_matches('.');
     if !explanation.fields.iter().any(|field| field.path.is_within(wanted)) {
         return Err(Failure::Usage(format!(
             "--field {wanted}: the object has no such field{}",
-            near(explanation, wanted)
+            existing_fields(explanation, wanted)
         )));
     }
     explanation.fields.retain(|field| field.path.is_within(wanted));
     Ok(())
 }
 
-/// What there is at the deepest place that the wanted path reaches.
-fn near(explanation: &Explanation, wanted: &str) -> String {
+/// The fields that exist at the deepest part of the path that exists.
+fn existing_fields(explanation: &Explanation, wanted: &str) -> String {
     let cuts = wanted.match_indices(['.', '[']).map(|(place, _)| place);
     let mut reached: Vec<&str> = cuts.map(|place| &wanted[..place]).collect();
     reached.insert(0, "");
@@ -60,16 +62,16 @@ fn near(explanation: &Explanation, wanted: &str) -> String {
         names
     };
     let found = reached.iter().rev().map(|parent| inside(parent)).find(|names| !names.is_empty());
-    found.map_or_else(String::new, |names| format!("; there are: {}", names.join(", ")))
+    found.map_or_else(String::new, |names| format!("; these exist: {}", names.join(", ")))
 }
 
-/// A table in which one long path does not push everything else off the screen.
+/// The table of all fields. One long path does not widen the column for all other lines.
 fn as_table(explanation: &Explanation) -> String {
     let header = ["FIELD", "VALUE", "LAYER", "SOURCE", "LOST"].map(str::to_owned);
     let rows: Vec<_> = std::iter::once(header).chain(explanation.fields.iter().map(row)).collect();
     let width = |column: usize| {
         let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.filter(|width| *width <= COLUMN_WIDTH).max().unwrap_or_default()
+        widths.filter(|width| *width <= MAX_ALIGNED_WIDTH).max().unwrap_or_default()
     };
     let widths = [0, 1, 2, 3, 4].map(width);
     let line = |row: &[String; 5]| {
@@ -106,7 +108,7 @@ fn in_full(field: &Field) -> String {
     text
 }
 
-/// What the value goes back to; what decides about it only if nothing else can be said.
+/// Where the value comes from. If nothing is known, the conditions that decided that the field is set.
 fn source(field: &Field) -> String {
     let joined = |sources: &[Source]| sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (field.sources.is_empty(), field.conditions.is_empty()) {
@@ -117,10 +119,5 @@ fn source(field: &Field) -> String {
 }
 
 fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    if text.chars().count() <= VALUE_WIDTH {
-        return text;
-    }
-    let start: String = text.chars().take(VALUE_WIDTH - 1).collect();
-    format!("{start}…")
+    truncate(&value.to_string(), VALUE_WIDTH)
 }

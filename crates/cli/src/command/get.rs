@@ -1,69 +1,76 @@
-//! `aileron get`.
+//! `aileron get`: lists actions, or watches them.
 
-use aileron_executor::action::TaskAction;
+use aileron_action::TaskAction;
 use jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::arguments::{ActionListing, GetArguments};
+use crate::action::Summary;
+use crate::arguments::{GetArguments, ListFormat};
 use crate::connection::{self, Connection};
-use crate::failure::{FAILED, Failure};
-use crate::follow::{self, Watched};
-use crate::summary::Summary;
-use crate::{output, runtime, span, table};
+use crate::display::{duration, output, table};
+use crate::failure::{EXIT_FAILED, Failure};
+use crate::follow::{self, WatchOptions};
+use crate::process::threads::start_runtime;
+use crate::program::Program;
 
-pub fn run(arguments: &GetArguments) -> Result<(), Failure> {
-    runtime::start()?.block_on(get(arguments))
+pub fn run(program: &Program, arguments: &GetArguments) -> Result<(), Failure> {
+    start_runtime()?.block_on(get(program, arguments))
 }
 
-async fn get(arguments: &GetArguments) -> Result<(), Failure> {
-    let connection = connection::open(&arguments.connection).await?;
+async fn get(program: &Program, arguments: &GetArguments) -> Result<(), Failure> {
+    let connection = connection::open(program, &arguments.connection).await?;
     if arguments.watch {
         return watch(arguments, connection).await;
     }
     let (found, missing) = find(arguments, &connection).await?;
     let now = Timestamp::now();
     match arguments.output {
-        ActionListing::Json => output::print_json(&as_json(&found, now))?,
-        ActionListing::Yaml => output::print_yaml(&as_json(&found, now))?,
-        ActionListing::Name => {
+        ListFormat::Json => output::print_json(&as_json(&found, now))?,
+        ListFormat::Yaml => output::print_yaml(&as_json(&found, now))?,
+        ListFormat::Name => {
             output::print(&found.iter().map(|summary| format!("{}\n", summary.name)).collect::<String>())?;
         }
-        ActionListing::Table | ActionListing::Wide if found.is_empty() && missing.is_empty() => {
+        ListFormat::Table | ListFormat::Wide if found.is_empty() && missing.is_empty() => {
             let place = if arguments.all_namespaces {
                 "in any namespace".to_owned()
             } else {
                 format!("in namespace {}", connection.namespace)
             };
-            let elsewhere = if arguments.all_namespaces { "" } else { ", `aileron get -A` looks everywhere" };
-            output::note(&format!("no actions {place}; `aileron submit FILE` makes one{elsewhere}"));
+            let name = program.name();
+            let elsewhere = if arguments.all_namespaces {
+                String::new()
+            } else {
+                format!(", `{name} get -A` lists all namespaces")
+            };
+            output::note(&format!("no actions {place}; `{name} submit FILE` creates one{elsewhere}"));
         }
-        ActionListing::Table | ActionListing::Wide if found.is_empty() => {}
-        ActionListing::Table => output::print_lines(&as_table(&found, now, arguments.all_namespaces, false))?,
-        ActionListing::Wide => output::print(&as_table(&found, now, arguments.all_namespaces, true))?,
+        ListFormat::Table | ListFormat::Wide if found.is_empty() => {}
+        ListFormat::Table => output::print_truncated(&as_table(&found, now, arguments.all_namespaces, false))?,
+        ListFormat::Wide => output::print(&as_table(&found, now, arguments.all_namespaces, true))?,
     }
     for name in &missing {
-        output::warn(&format!("there is no action {name} in namespace {}", connection.namespace));
+        output::warn(&format!("namespace {} has no action {name}", connection.namespace));
     }
-    if missing.is_empty() { Ok(()) } else { Err(Failure::Told(FAILED)) }
+    if missing.is_empty() { Ok(()) } else { Err(Failure::AlreadyReported(EXIT_FAILED)) }
 }
 
 async fn watch(arguments: &GetArguments, connection: Connection) -> Result<(), Failure> {
     let json = match arguments.output {
-        ActionListing::Json => true,
-        ActionListing::Table | ActionListing::Wide => false,
-        ActionListing::Yaml | ActionListing::Name => {
-            return Err(Failure::Usage("--watch shows a table, or with -o json an object on each line".into()));
+        ListFormat::Json => true,
+        ListFormat::Table | ListFormat::Wide => false,
+        ListFormat::Yaml | ListFormat::Name => {
+            return Err(Failure::Usage("--watch: use -o table, or -o json for one object per line".into()));
         }
     };
-    let watched = Watched {
+    let options = WatchOptions {
         namespace: (!arguments.all_namespaces).then(|| connection.namespace.clone()),
         selector: arguments.selector.clone(),
         names: arguments.names.clone(),
         json,
     };
-    Ok(follow::watch(&connection.client, watched).await?)
+    Ok(follow::watch(&connection.client, options).await?)
 }
 
 async fn find(arguments: &GetArguments, connection: &Connection) -> Result<(Vec<Summary>, Vec<String>), Failure> {
@@ -72,11 +79,11 @@ async fn find(arguments: &GetArguments, connection: &Connection) -> Result<(Vec<
         true => Api::all(client),
         false => Api::namespaced(client, &connection.namespace),
     };
-    let refused = |error| connection::explain(&error, "cannot list actions");
+    let failed = |error| connection.request_failed(&error, "cannot list actions");
     if !arguments.names.is_empty() {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for name in &arguments.names {
-            match actions.get_opt(name).await.map_err(refused)? {
+            match actions.get_opt(name).await.map_err(failed)? {
                 Some(action) => found.push(Summary::new(&action)),
                 None => missing.push(name.clone()),
             }
@@ -87,14 +94,14 @@ async fn find(arguments: &GetArguments, connection: &Connection) -> Result<(Vec<
     if let Some(selector) = &arguments.selector {
         parameters = parameters.labels(selector);
     }
-    let listed = actions.list(&parameters).await.map_err(refused)?;
+    let listed = actions.list(&parameters).await.map_err(failed)?;
     let mut found: Vec<_> = listed.items.iter().map(Summary::new).collect();
-    found.sort_by_cached_key(|one| (one.namespace.clone(), one.created, by_number(&one.name)));
+    found.sort_by_cached_key(|one| (one.namespace.clone(), one.created, natural_order(&one.name)));
     Ok((found, Vec::new()))
 }
 
-/// A name as parts, so that `task-2` comes before `task-10`: texts, each with the number behind it.
-fn by_number(name: &str) -> Vec<(String, u64)> {
+/// A sort key that orders numbers in names by value: `task-2` before `task-10`. Each part is a text and the number after it.
+fn natural_order(name: &str) -> Vec<(String, u64)> {
     let mut parts = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {
@@ -125,9 +132,9 @@ fn as_table(found: &[Summary], now: Timestamp, namespaces: bool, wide: bool) -> 
             summary.task_type.clone(),
             summary.phase.as_str().to_owned(),
             summary.attempts(),
-            span::age(summary.duration(now)),
-            summary.created.map_or_else(|| "-".into(), |created| span::age(span::between(created, now))),
-            summary.why(),
+            duration::age(summary.duration(now)),
+            summary.created.map_or_else(|| "-".into(), |created| duration::age(duration::between(created, now))),
+            summary.explanation(),
         ];
         if wide {
             row.insert(1, summary.run.clone());
@@ -144,7 +151,7 @@ fn as_table(found: &[Summary], now: Timestamp, namespaces: bool, wide: bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::Phase;
+    use crate::action::Phase;
 
     #[test]
     fn a_row_has_what_its_header_says() {
@@ -178,9 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_names_count_as_numbers() {
+    fn numbers_in_names_are_ordered_by_value() {
         let mut names = ["b-10", "b-2", "b", "a-11-a0", "a-9-a0"];
-        names.sort_by_key(|name| by_number(name));
+        names.sort_by_key(|name| natural_order(name));
         assert_eq!(names, ["a-9-a0", "a-11-a0", "b", "b-2", "b-10"]);
     }
 }

@@ -1,26 +1,27 @@
-//! `aileron io`: files of inputs, outputs and errors.
+//! `aileron io`: reads and writes files of inputs, outputs and errors.
 
 use std::path::Path;
 
-use aileron_executor::offline::literals::{from_text, map_to_json, parse_type};
 use aileron_executor::storage::BlobStore;
 use aileron_idl::flyteidl2::core::{ContainerError, ErrorDocument, LiteralMap, container_error, execution_error};
+use aileron_preview::literals::{from_text, map_to_json, parse_type};
 use anyhow::{Context, anyhow};
 use prost::Message;
 use serde_json::{Value, json};
 
-use crate::arguments::{Document, IoCommand};
+use crate::arguments::{DocumentFormat, IoCommand};
+use crate::display::output;
 use crate::failure::Failure;
-use crate::submit::ambient;
-use crate::{output, runtime};
+use crate::process::threads::start_runtime;
+use crate::submit::any_store;
 
-/// What a task leaves below its output prefix.
+/// The files that a task writes below its output prefix.
 const OUTPUTS: &str = "outputs.pb";
 const ERROR: &str = "error.pb";
 
 pub fn run(command: &IoCommand) -> Result<(), Failure> {
-    runtime::start()?.block_on(async {
-        let store = ambient()?;
+    start_runtime()?.block_on(async {
+        let store = any_store()?;
         match command {
             IoCommand::Read { from, output } => read(store.as_ref(), from, *output).await,
             IoCommand::Write { prefix, values } => {
@@ -35,15 +36,15 @@ pub fn run(command: &IoCommand) -> Result<(), Failure> {
     })
 }
 
-async fn read(store: &dyn BlobStore, from: &str, format: Document) -> Result<(), Failure> {
+async fn read(store: &dyn BlobStore, from: &str, format: DocumentFormat) -> Result<(), Failure> {
     let uri = reference(from)?;
-    // An error document wins over outputs, as it does for the executor.
+    // An error document takes precedence over outputs, as in the executor.
     for candidate in [uri.clone(), format!("{uri}/{ERROR}"), format!("{uri}/{OUTPUTS}")] {
         let Some(bytes) = store.get(&candidate).await.map_err(anyhow::Error::new)? else { continue };
-        let value = decoded(&bytes, candidate.ends_with(ERROR)).with_context(|| from.to_owned())?;
+        let value = decode(&bytes, candidate.ends_with(ERROR)).with_context(|| from.to_owned())?;
         return match format {
-            Document::Json => output::print_json(&value),
-            Document::Yaml => output::print_yaml(&value),
+            DocumentFormat::Json => output::print_json(&value),
+            DocumentFormat::Yaml => output::print_yaml(&value),
         };
     }
     Err(Failure::Failed(anyhow!("{from}: there is no such file, and no {OUTPUTS} or {ERROR} below it")))
@@ -54,7 +55,7 @@ async fn put(store: &dyn BlobStore, prefix: &str, name: &str, content: Vec<u8>) 
     Ok(store.put(&uri, content.into()).await.with_context(|| format!("cannot write {name}"))?)
 }
 
-/// A storage reference; a path is one of this machine.
+/// A storage reference. A text without a scheme is a path on this machine.
 fn reference(text: &str) -> Result<String, Failure> {
     if text.contains("://") {
         return Ok(text.to_owned());
@@ -64,8 +65,9 @@ fn reference(text: &str) -> Result<String, Failure> {
     Ok(format!("file://{escaped}"))
 }
 
-/// The content of a file: both kinds of message read as each other, so names and shapes decide.
-fn decoded(bytes: &[u8], is_error: bool) -> anyhow::Result<Value> {
+/// The content of a file as JSON. The bytes of a literal map may also decode as an error document and the other way round,
+/// so `is_error` says which one the name of the file suggests.
+fn decode(bytes: &[u8], is_error: bool) -> anyhow::Result<Value> {
     if is_error {
         let document = ErrorDocument::decode(bytes).context("not an error document")?;
         let error = document.error.unwrap_or_default();
@@ -79,13 +81,13 @@ fn decoded(bytes: &[u8], is_error: bool) -> anyhow::Result<Value> {
     match LiteralMap::decode(bytes) {
         Ok(literals) => Ok(map_to_json(&literals)),
         Err(error) => match ErrorDocument::decode(bytes) {
-            Ok(_) => decoded(bytes, true),
+            Ok(_) => decode(bytes, true),
             Err(_) => Err(error).context("neither a literal map nor an error document"),
         },
     }
 }
 
-/// Outputs as they were written on the command line.
+/// The outputs of the command line.
 fn literals(values: &[String]) -> Result<LiteralMap, Failure> {
     let mut literals = LiteralMap::default();
     for value in values {
@@ -120,10 +122,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_have_the_types_they_were_given() {
+    fn outputs_have_the_types_of_the_command_line() {
         let values = ["text=a=b", "total:int=42", "parts:list<int>=[1, 2]"].map(ToOwned::to_owned);
         let bytes = literals(&values).unwrap().encode_to_vec();
-        assert_eq!(decoded(&bytes, false).unwrap(), json!({"parts": [1, 2], "text": "a=b", "total": 42}));
+        assert_eq!(decode(&bytes, false).unwrap(), json!({"parts": [1, 2], "text": "a=b", "total": 42}));
     }
 
     #[test]
@@ -135,10 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_read_as_they_were_written() {
+    fn an_error_document_is_read_as_it_was_written() {
         let bytes = error_document("Luck", "none", true).encode_to_vec();
         let expected =
             json!({"error": {"code": "Luck", "message": "none", "kind": "NON_RECOVERABLE", "origin": "USER"}});
-        assert_eq!(decoded(&bytes, true).unwrap(), expected);
+        assert_eq!(decode(&bytes, true).unwrap(), expected);
     }
 }

@@ -1,69 +1,76 @@
-//! `aileron logs`.
+//! `aileron logs`: prints the logs of an action's containers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use aileron_executor::action::{TaskAction, TaskActionStatus};
+use aileron_action::{TaskAction, TaskActionStatus};
 use anyhow::{Context, anyhow};
 use futures::future::try_join_all;
 use futures::{AsyncBufReadExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::api::LogParams;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, ResourceExt};
 
+use super::no_such_action;
+use crate::action::{Phase, Summary, objects};
 use crate::arguments::LogsArguments;
 use crate::connection::{self, Connection};
+use crate::display::output;
 use crate::failure::Failure;
-use crate::summary::{Phase, Summary};
-use crate::{objects, output, runtime};
+use crate::process::threads::start_runtime;
+use crate::program::Program;
 
-/// How often one looks for a pod that is not there yet.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often the action and its pods are read while the command waits.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long lines may take to get here that were written before the end.
-const STRAGGLERS: Duration = Duration::from_secs(1);
+/// After the end of an attempt, the command waits this long for lines that are still on the way.
+const LAST_LINES_DELAY: Duration = Duration::from_secs(1);
 
-/// A container whose log is shown.
+/// A container whose log is printed.
 #[derive(Clone, Debug)]
 struct Source {
     pod: String,
     container: String,
-    /// What its lines begin with.
+    /// Each line begins with this text.
     prefix: String,
 }
 
-pub fn run(arguments: &LogsArguments) -> Result<(), Failure> {
-    runtime::start()?.block_on(logs(arguments))
+pub fn run(program: &Program, arguments: &LogsArguments) -> Result<(), Failure> {
+    start_runtime()?.block_on(logs(program, arguments))
 }
 
-async fn logs(arguments: &LogsArguments) -> Result<(), Failure> {
-    let connection = connection::open(&arguments.connection).await?;
+async fn logs(program: &Program, arguments: &LogsArguments) -> Result<(), Failure> {
+    let connection = connection::open(program, &arguments.connection).await?;
     if arguments.follow {
-        return follow(arguments, &connection).await;
+        return follow(program, arguments, &connection).await;
     }
-    let action = action(arguments, &connection).await?;
-    let attempt = arguments.attempt.unwrap_or_else(|| current(&action));
-    let pods = of_attempt(&connection.client, &action, attempt).await?;
+    let action = read_action(program, arguments, &connection).await?;
+    let attempt = arguments.attempt.unwrap_or_else(|| current_attempt(&action));
+    let pods = pods_of_attempt(&connection, &action, attempt).await?;
     if pods.is_empty() {
         return Err(Failure::Failed(anyhow!("{}", no_pod(&action, attempt))));
     }
     let sources = sources(&pods, arguments.container.as_deref())?;
-    // An empty log of a pod that cannot start would say nothing.
+    // The log of a pod that cannot start is empty. Show what the action waits for.
     if Summary::new(&action).phase == Phase::Waiting && !pods.iter().any(has_started) {
-        output::note(&format!("{} writes nothing yet; it waits: {}", arguments.name, Summary::new(&action).why()));
+        output::note(&format!(
+            "{} has written nothing yet; it waits: {}",
+            arguments.name,
+            Summary::new(&action).explanation()
+        ));
     }
     show(&connection, &sources, arguments, false).await
 }
 
-/// Shows attempt after attempt, as they come.
-async fn follow(arguments: &LogsArguments, connection: &Connection) -> Result<(), Failure> {
+/// Prints the logs of all attempts, one after the other.
+async fn follow(program: &Program, arguments: &LogsArguments, connection: &Connection) -> Result<(), Failure> {
     let mut shown = BTreeSet::new();
     let mut waiting = None;
     loop {
-        let action = action(arguments, connection).await?;
-        let attempt = arguments.attempt.unwrap_or_else(|| current(&action));
+        let action = read_action(program, arguments, connection).await?;
+        let attempt = arguments.attempt.unwrap_or_else(|| current_attempt(&action));
         let ended = Summary::new(&action).phase.outcome().is_some();
-        let pods = of_attempt(&connection.client, &action, attempt).await?;
+        let pods = pods_of_attempt(connection, &action, attempt).await?;
         let started: Vec<_> =
             pods.into_iter().filter(|pod| !shown.contains(&pod.uid()) && (ended || has_started(pod))).collect();
         if !started.is_empty() {
@@ -74,13 +81,13 @@ async fn follow(arguments: &LogsArguments, connection: &Connection) -> Result<()
             let sources = sources(&started, arguments.container.as_deref())?;
             tokio::select! {
                 shown = show(connection, &sources, arguments, true) => shown?,
-                // Sidecars may go on for as long as they like.
-                ended = end_of(arguments, connection, attempt) => ended?,
+                // Sidecar containers may run longer than the attempt.
+                ended = end_of_attempt(program, arguments, connection, attempt) => ended?,
             }
             continue;
         }
-        // The last look came after the end, so nothing can have been missed.
-        let is_past = arguments.attempt.is_some_and(|asked| asked < current(&action));
+        // The pods were listed after the action had ended, so no pod was missed.
+        let is_past = arguments.attempt.is_some_and(|requested| requested < current_attempt(&action));
         if ended || is_past || (arguments.attempt.is_some() && !shown.is_empty()) {
             return if shown.is_empty() {
                 Err(Failure::Failed(anyhow!("{}", no_pod(&action, attempt))))
@@ -89,62 +96,69 @@ async fn follow(arguments: &LogsArguments, connection: &Connection) -> Result<()
             };
         }
         let summary = Summary::new(&action);
-        let why = if summary.phase == Phase::Waiting { format!(": {}", summary.why()) } else { String::new() };
+        let why = if summary.phase == Phase::Waiting { format!(": {}", summary.explanation()) } else { String::new() };
         if shown.is_empty() && waiting.as_ref() != Some(&why) {
             output::note(&format!("waiting for the pod of {}{why}", arguments.name));
             waiting = Some(why);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Waits until the attempt is over, and a moment longer, for what is still on its way.
-async fn end_of(arguments: &LogsArguments, connection: &Connection, attempt: u32) -> Result<(), Failure> {
+/// Waits until the attempt has ended, and then a moment for its last lines.
+async fn end_of_attempt(
+    program: &Program,
+    arguments: &LogsArguments,
+    connection: &Connection,
+    attempt: u32,
+) -> Result<(), Failure> {
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        let action = action(arguments, connection).await?;
-        if Summary::new(&action).phase.outcome().is_some() || current(&action) > attempt {
-            tokio::time::sleep(STRAGGLERS).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
+        let action = read_action(program, arguments, connection).await?;
+        if Summary::new(&action).phase.outcome().is_some() || current_attempt(&action) > attempt {
+            tokio::time::sleep(LAST_LINES_DELAY).await;
             return Ok(());
         }
     }
 }
 
-async fn action(arguments: &LogsArguments, connection: &Connection) -> Result<TaskAction, Failure> {
+async fn read_action(
+    program: &Program,
+    arguments: &LogsArguments,
+    connection: &Connection,
+) -> Result<TaskAction, Failure> {
     let actions: Api<TaskAction> = Api::namespaced(connection.client.clone(), &connection.namespace);
     let found = actions.get_opt(&arguments.name).await;
-    let found = found.map_err(|error| connection::explain(&error, "cannot look for the action"))?;
-    found.ok_or_else(|| {
-        let (name, namespace) = (&arguments.name, &connection.namespace);
-        Failure::Failed(anyhow!("there is no action {name} in namespace {namespace}; `aileron get -A` lists all"))
-    })
+    let found = found.map_err(|error| connection.request_failed(&error, "cannot read the action"))?;
+    found.ok_or_else(|| no_such_action(program, connection, &arguments.name))
 }
 
-fn current(action: &TaskAction) -> u32 {
+fn current_attempt(action: &TaskAction) -> u32 {
     action.status.as_ref().map_or(1, TaskActionStatus::observed_attempt)
 }
 
-async fn of_attempt(client: &Client, action: &TaskAction, attempt: u32) -> Result<Vec<Pod>, Failure> {
-    let pods = objects::pods(client, action).await;
-    let pods = pods.map_err(|error| connection::explain(&error, "cannot list the pods of the action"))?;
-    Ok(pods.into_iter().filter(|pod| objects::attempt(pod.labels()) == Some(attempt)).collect())
+async fn pods_of_attempt(connection: &Connection, action: &TaskAction, attempt: u32) -> Result<Vec<Pod>, Failure> {
+    let pods = objects::pods(&connection.client, action).await;
+    let pods = pods.map_err(|error| connection.request_failed(&error, "cannot list the pods of the action"))?;
+    Ok(pods.into_iter().filter(|pod| objects::attempt_of(pod.labels()) == Some(attempt)).collect())
 }
 
+/// Why an attempt has no pod.
 fn no_pod(action: &TaskAction, attempt: u32) -> String {
     let name = action.name_any();
     let summary = Summary::new(action);
-    if attempt < current(action) {
-        return format!("the pod of attempt {attempt} of {name} is gone, and its log with it");
+    if attempt < current_attempt(action) {
+        return format!("the pod of attempt {attempt} of {name} was deleted, and its log with it");
     }
-    if attempt > current(action) {
-        return format!("{name} has no attempt {attempt} yet; it is at attempt {}", current(action));
+    if attempt > current_attempt(action) {
+        return format!("{name} has no attempt {attempt} yet; it is at attempt {}", current_attempt(action));
     }
-    let why = summary.why();
+    let why = summary.explanation();
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
     format!("{name} has no pod; it is {}{why}", summary.phase.as_str())
 }
 
-/// All its containers ran or run, so that their logs can be asked for; ended pods have nothing to wait for.
+/// True if all containers of the pod have started, so that their logs can be read, or if the pod has ended.
 fn has_started(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
@@ -156,7 +170,7 @@ fn has_started(pod: &Pod) -> bool {
     status.container_statuses.as_ref().is_some_and(|all| !all.is_empty() && all.iter().all(ran))
 }
 
-/// The containers to show, in the order in which they start.
+/// The containers whose logs are printed, in the order in which they start.
 fn sources(pods: &[Pod], only: Option<&str>) -> Result<Vec<Source>, Failure> {
     let mut all = Vec::new();
     for pod in pods {
@@ -169,7 +183,7 @@ fn sources(pods: &[Pod], only: Option<&str>) -> Result<Vec<Source>, Failure> {
         all.retain(|(_, container)| container == only);
         if all.is_empty() {
             let names: Vec<_> = names.into_iter().collect();
-            return Err(Failure::Usage(format!("--container {only}: there are {}", names.join(", "))));
+            return Err(Failure::Usage(format!("--container {only}: the containers are {}", names.join(", "))));
         }
     }
     let several = all.len() > 1;
@@ -186,7 +200,7 @@ fn sources(pods: &[Pod], only: Option<&str>) -> Result<Vec<Source>, Failure> {
     Ok(all.into_iter().map(source).collect())
 }
 
-/// Prints the logs: one after the other, or, while they grow, line by line as they come.
+/// Prints the logs: one after the other, or with `follow` all at the same time, line by line.
 async fn show(
     connection: &Connection,
     sources: &[Source],
@@ -194,7 +208,7 @@ async fn show(
     follow: bool,
 ) -> Result<(), Failure> {
     let pods: Api<Pod> = Api::namespaced(connection.client.clone(), &connection.namespace);
-    let one = |source: &Source| {
+    let print_log = |source: &Source| {
         let (pods, source) = (pods.clone(), source.clone());
         let parameters = LogParams {
             container: Some(source.container.clone()),
@@ -207,19 +221,19 @@ async fn show(
         async move {
             let stream = pods.log_stream(&source.pod, &parameters).await;
             let what = format!("cannot read the log of {} in pod {}", source.container, source.pod);
-            let mut lines = stream.map_err(|error| connection::explain(&error, &what))?.lines();
-            while let Some(line) = lines.try_next().await.context("the log broke off")? {
+            let mut lines = stream.map_err(|error| connection.request_failed(&error, &what))?.lines();
+            while let Some(line) = lines.try_next().await.context("the connection to the log was lost")? {
                 output::print(&format!("{}{line}\n", source.prefix))?;
             }
             Ok::<_, Failure>(())
         }
     };
     if follow {
-        try_join_all(sources.iter().map(one)).await?;
+        try_join_all(sources.iter().map(print_log)).await?;
         return Ok(());
     }
     for source in sources {
-        one(source).await?;
+        print_log(source).await?;
     }
     Ok(())
 }
@@ -246,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_apart_where_they_must_be() {
+    fn lines_have_a_prefix_if_there_are_several_containers() {
         let prefixes = |pods: &[Pod], only| {
             sources(pods, only).unwrap().into_iter().map(|source| source.prefix).collect::<Vec<_>>()
         };
@@ -257,11 +271,11 @@ mod tests {
         let other = pod("q", &["main"], "running");
         assert_eq!(prefixes(&[two.clone(), other], Some("main")), ["[p main] ", "[q main] "]);
         let wrong = sources(&[two], Some("mian")).unwrap_err().to_string();
-        assert_eq!(wrong, "--container mian: there are main, side");
+        assert_eq!(wrong, "--container mian: the containers are main, side");
     }
 
     #[test]
-    fn a_log_is_asked_for_once_containers_have_started() {
+    fn a_log_is_read_once_all_containers_have_started() {
         assert!(has_started(&pod("p", &["a"], "running")));
         assert!(!has_started(&pod("p", &["a"], "waiting")));
         assert!(!has_started(&Pod::default()));

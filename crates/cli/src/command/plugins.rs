@@ -1,30 +1,32 @@
-//! `aileron plugins`.
+//! `aileron plugins`: lists the plugins and whether the cluster serves their kinds.
 
 use std::time::Duration;
 
-use aileron_executor::plugin_list::{
-    MissingKind, PluginDescription, PluginList, Served, ServedKinds, missing, served_kinds,
-};
+use aileron_action::plugin_choice::{MissingKind, PluginDescription, PluginList, Served, ServedKinds, missing};
+use aileron_executor::registry::served::served_kinds;
 use aileron_machinery::ResourceKind;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::arguments::{ClusterArguments, ListArguments, Listing};
+use crate::arguments::{ClusterArguments, ListArguments, ListFormat};
+use crate::display::{output, table};
 use crate::failure::Failure;
-use crate::{configuration, connection, output, table};
+use crate::program::Program;
+use crate::{configuration, connection};
 
-/// A list must not make its reader wait for a cluster that is not there.
-const ASK_FOR: Duration = Duration::from_secs(5);
+/// The cluster must answer within this time. Otherwise the list is printed without it, so that the user does not wait for a
+/// cluster that is unreachable.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether a plugin can work here.
+/// Whether the cluster can run the tasks of a plugin.
 #[derive(Debug, PartialEq, Eq)]
 enum Availability {
     Available,
-    /// The cluster does not serve its kind.
+    /// The cluster does not serve the kind of the plugin.
     Unavailable(MissingKind),
-    /// The configuration leaves it out.
+    /// The configuration disables the plugin.
     Disabled,
-    /// There is no cluster to ask.
+    /// No cluster was found, or it did not answer.
     Unknown,
 }
 
@@ -39,28 +41,28 @@ impl Availability {
     }
 }
 
-pub fn list(arguments: &ListArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+pub fn run(program: &Program, arguments: &ListArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     let loaded = configuration::load(&arguments.config, overrides)?;
-    let list = configuration::plugin_list(&loaded.config)?;
+    let list = configuration::plugin_list(program, &loaded.config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let kinds: Vec<_> = list.plugins().iter().filter_map(|plugin| plugin.kind.clone()).collect();
-    let served = runtime.context("cannot start")?.block_on(ask(&arguments.cluster, &kinds))?;
+    let served = runtime.context("cannot start threads")?.block_on(discover(&arguments.cluster, &kinds))?;
     match arguments.output {
-        Listing::Json => return output::print_json(&as_json(&list, &served)),
-        Listing::Yaml => return output::print_yaml(&as_json(&list, &served)),
-        Listing::Name => {
+        ListFormat::Json => return output::print_json(&as_json(&list, &served)),
+        ListFormat::Yaml => return output::print_yaml(&as_json(&list, &served)),
+        ListFormat::Name => {
             return output::print(&list.plugins().iter().map(|one| format!("{}\n", one.entry.id)).collect::<String>());
         }
-        Listing::Table => output::print_lines(&as_table(&list, &served, false))?,
-        Listing::Wide => output::print(&as_table(&list, &served, true))?,
+        ListFormat::Table => output::print_truncated(&as_table(&list, &served, false))?,
+        ListFormat::Wide => output::print(&as_table(&list, &served, true))?,
     }
-    if arguments.output == Listing::Wide {
+    if arguments.output == ListFormat::Wide {
         for warning in list.warnings() {
             output::warn(warning);
         }
     }
-    for slip in list.slips() {
-        output::warn(slip);
+    for warning in list.slips() {
+        output::warn(warning);
     }
     for plugin in list.plugins() {
         if let Availability::Unavailable(missing) = availability(plugin, &served) {
@@ -70,14 +72,14 @@ pub fn list(arguments: &ListArguments, overrides: Vec<(String, String)>) -> Resu
     Ok(())
 }
 
-/// What the cluster serves; nothing if there is no cluster. A kubeconfig that was named must be usable.
-async fn ask(arguments: &ClusterArguments, kinds: &[ResourceKind]) -> Result<ServedKinds, Failure> {
-    let client = match connection::observe(arguments).await {
+/// The kinds that the cluster serves; empty if there is no cluster. It is an error if --kubeconfig names an unusable file.
+async fn discover(arguments: &ClusterArguments, kinds: &[ResourceKind]) -> Result<ServedKinds, Failure> {
+    let client = match connection::inspection_client(arguments).await {
         Ok(client) => client,
         Err(error) if arguments.kubeconfig.is_some() => return Err(error.into()),
         Err(_) => return Ok(ServedKinds::new()),
     };
-    let Ok(served) = tokio::time::timeout(ASK_FOR, served_kinds(&client, kinds)).await else {
+    let Ok(served) = tokio::time::timeout(DISCOVERY_TIMEOUT, served_kinds(&client, kinds)).await else {
         output::warn("the cluster does not answer");
         return Ok(ServedKinds::new());
     };
@@ -85,7 +87,7 @@ async fn ask(arguments: &ClusterArguments, kinds: &[ResourceKind]) -> Result<Ser
         Served::Unknown(reason) => Some(reason),
         Served::Yes | Served::No => None,
     }) {
-        output::warn(&format!("cannot ask the cluster: {reason}"));
+        output::warn(&format!("cannot read which kinds the cluster serves: {reason}"));
     }
     Ok(served)
 }
@@ -102,14 +104,14 @@ fn as_table(list: &PluginList, served: &ServedKinds, wide: bool) -> String {
 fn row(plugin: &PluginDescription, served: &ServedKinds, wide: bool) -> Vec<String> {
     let mut row = vec![
         plugin.entry.id.to_owned(),
-        words(&plugin.serves),
+        joined(&plugin.serves),
         plugin.kind.as_ref().map_or_else(|| "-".into(), full_name),
-        yes(plugin.is_default).into(),
-        yes(plugin.enabled).into(),
+        yes_or_no(plugin.is_default).into(),
+        yes_or_no(plugin.enabled).into(),
         availability(plugin, served).as_str().into(),
     ];
     if wide {
-        row.push(words(&plugin.entry.task_types));
+        row.push(joined(&plugin.entry.task_types));
     }
     row
 }
@@ -156,17 +158,17 @@ fn availability(plugin: &PluginDescription, served: &ServedKinds) -> Availabilit
     }
 }
 
-/// `group/version/kind`; the core group has no name.
+/// The kind as `group/version/kind`, or `version/kind` for the core group.
 fn full_name(kind: &ResourceKind) -> String {
     let group = if kind.group.is_empty() { String::new() } else { format!("{}/", kind.group) };
     format!("{group}{}/{}", kind.version, kind.kind)
 }
 
-fn words(words: &[String]) -> String {
+fn joined(words: &[String]) -> String {
     if words.is_empty() { "-".into() } else { words.join(",") }
 }
 
-fn yes(is: bool) -> &'static str {
+fn yes_or_no(is: bool) -> &'static str {
     if is { "yes" } else { "no" }
 }
 

@@ -1,56 +1,65 @@
-//! `aileron render`.
+//! `aileron render`: prints the object that the executor would create for a task.
 
 use std::io::Read;
 use std::path::Path;
 
-use aileron_executor::config::Loaded;
-use aileron_executor::offline::{Offline, OfflineError, read};
+use aileron_config::Loaded;
+use aileron_preview::read;
+use aileron_preview::render::{Offline, OfflineError};
 use anyhow::Context;
 use jiff::Timestamp;
 
-use crate::arguments::{Document, RenderArguments, TaskArguments};
+use crate::arguments::{DocumentFormat, RenderArguments, TaskArguments};
+use crate::configuration;
+use crate::display::output;
 use crate::failure::Failure;
-use crate::submit::source::unreadable;
-use crate::{configuration, output};
+use crate::program::Program;
+use crate::submit::source::explain_read_error;
 
-pub fn render(arguments: &RenderArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
-    let (offline, _) = offline(&arguments.task, overrides)?;
-    let object = offline.render().map_err(|error| refused(&arguments.task, error))?.object;
+pub fn run(program: &Program, arguments: &RenderArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+    let (offline, _) = offline(program, &arguments.task, overrides)?;
+    let object = offline.render().map_err(|error| explain_failure(&arguments.task, error))?.object;
     match arguments.output {
-        Document::Json => output::print_json(&object),
-        Document::Yaml => output::print(&serde_saphyr::to_string(&object).context("cannot print the object as YAML")?),
+        DocumentFormat::Json => output::print_json(&object),
+        DocumentFormat::Yaml => {
+            output::print(&serde_saphyr::to_string(&object).context("cannot print the object as YAML")?)
+        }
     }
 }
 
-/// Everything the object depends on, from files and the environment.
-pub fn offline(arguments: &TaskArguments, overrides: Vec<(String, String)>) -> Result<(Offline, Loaded), Failure> {
+/// Reads everything that the object depends on: the task, the configuration, pod templates and inputs.
+pub fn offline(
+    program: &Program,
+    arguments: &TaskArguments,
+    overrides: Vec<(String, String)>,
+) -> Result<(Offline, Loaded), Failure> {
     let sources = configuration::sources(&arguments.config, overrides)?;
     let environment = sources.environment.clone();
-    let loaded = aileron_executor::config::Loader::new().load(&sources)?;
+    let loaded = aileron_config::Loader::new().load(&sources)?;
     for warning in &loaded.warnings {
         output::warn(&warning.to_string());
     }
-    let mut given = from_file(&arguments.file, read::task)?;
+    let mut task = read_file(&arguments.file, read::task)?;
     if let Some(namespace) = &arguments.namespace {
-        given.action.metadata.namespace = Some(namespace.clone());
+        task.action.metadata.namespace = Some(namespace.clone());
     }
-    for note in given.notes() {
+    for note in task.notes() {
         output::warn(&format!("{}: {note}", name(&arguments.file)));
     }
     if let Some(task_type) = &arguments.task_type {
-        given.action.spec.task_type.clone_from(task_type);
-        given.template.r#type.clone_from(task_type);
+        task.action.spec.task_type.clone_from(task_type);
+        task.template.r#type.clone_from(task_type);
     }
-    let pod_templates = arguments.pod_templates.iter().map(|path| from_file(path, read::pod_template));
+    let pod_templates = arguments.pod_templates.iter().map(|path| read_file(path, read::pod_template));
     let offline = Offline {
-        action: given.action,
-        template: given.template,
+        action: task.action,
+        template: task.template,
         config: loaded.config.clone(),
-        plugins: |config| aileron_plugins::builtin(&(&config.plugins).into()),
+        plugins: program.plugin_factory(),
         pod_templates: pod_templates.collect::<Result<_, _>>()?,
         inputs: match &arguments.inputs {
-            Some(path) => Some(from_file(path, read::inputs)?),
-            None => given.file.and_then(|file| file.default_inputs()),
+            Some(path) => Some(read_file(path, read::inputs)?),
+            None => task.file.and_then(|file| file.default_inputs()),
         },
         environment,
         executor_namespace: arguments.executor_namespace.clone(),
@@ -59,15 +68,15 @@ pub fn offline(arguments: &TaskArguments, overrides: Vec<(String, String)>) -> R
     Ok((offline, loaded))
 }
 
-/// Why there is no object, and for which file.
-pub fn refused(arguments: &TaskArguments, error: OfflineError) -> Failure {
+/// Why no object can be made, with the name of the task's file.
+pub fn explain_failure(arguments: &TaskArguments, error: OfflineError) -> Failure {
     match error {
         OfflineError::Rules(error) => Failure::Usage(error.to_string()),
         error => Failure::Failed(anyhow::Error::new(error).context(name(&arguments.file))),
     }
 }
 
-fn from_file<T>(path: &Path, read: fn(&[u8]) -> Result<T, read::ReadError>) -> Result<T, Failure> {
+fn read_file<T>(path: &Path, read: fn(&[u8]) -> Result<T, read::ReadError>) -> Result<T, Failure> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {
         std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
@@ -75,7 +84,7 @@ fn from_file<T>(path: &Path, read: fn(&[u8]) -> Result<T, read::ReadError>) -> R
         bytes =
             std::fs::read(path).map_err(|error| Failure::Usage(format!("{}: cannot read it: {error}", name(path))))?;
     }
-    read(&bytes).map_err(|error| unreadable(&name(path), error))
+    read(&bytes).map_err(|error| explain_read_error(&name(path), error))
 }
 
 fn name(path: &Path) -> String {

@@ -1,48 +1,51 @@
-//! `aileron run`.
+//! `aileron run`: runs the executor until a signal stops it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{IsTerminal, stderr};
 
-use aileron_executor::config::Loaded;
-use aileron_executor::config::explain::{Selection, located};
-use aileron_executor::run::{self, RunOptions};
-use aileron_executor::serve::{Endpoints, Readiness, install_recorder};
-use aileron_plugins::builtin::PluginConfigs;
+use aileron_config::Loaded;
+use aileron_config::explain::{Selection, located};
+use aileron_executor::assembly::{self, RunOptions};
+use aileron_executor::caches::readiness::Readiness;
+use aileron_executor::serve::{Endpoints, install_recorder};
 use anyhow::Context;
 use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::{LogFormat, RunArguments};
-use crate::failure::{FAILED, Failure};
-use crate::{cluster, configuration, logs};
+use crate::configuration;
+use crate::connection::kubeconfig;
+use crate::failure::{EXIT_FAILED, Failure};
+use crate::process::logging;
+use crate::program::Program;
 
-/// Where the executor lives if `POD_NAMESPACE` does not say.
+/// The namespace of the executor, unless `POD_NAMESPACE` names another.
 const NAMESPACE: &str = "flyte";
 
-pub fn run(arguments: &RunArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+pub fn run(program: &Program, arguments: &RunArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     let loaded = configuration::load(&arguments.config, overrides)?;
-    logs::start(&loaded.config.logger, arguments.log_level.as_deref(), log_format(arguments, &loaded))?;
+    logging::start(&loaded.config.logger, arguments.log_level.as_deref(), log_format(arguments, &loaded))?;
     for warning in &loaded.warnings {
         tracing::warn!(key = warning.path, origin = %warning.origin, "{}", warning.message);
     }
-    // An executor waits far more than it computes, and every thread costs memory of its own.
+    // The executor mostly waits for the network, and every thread costs memory: the default is few threads.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(usize::from(arguments.worker_threads))
         .thread_name("aileron")
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(work(arguments, loaded)).map_err(|error| {
+    runtime.block_on(execute(program, arguments, loaded)).map_err(|error| {
         let failure = Failure::Failed(error);
-        // From here on the error stream is for records only: whoever reads them could not read anything else.
+        // Once logging has started, the error stream contains only log records, so that a log collector can read it.
         tracing::error!("{failure}");
-        Failure::Told(FAILED)
+        Failure::AlreadyReported(EXIT_FAILED)
     })
 }
 
-/// How log records are written, if the configuration is not to decide: JSON is for programs, so a person at a terminal
-/// gets text as long as nobody asked for anything.
+/// The format of log records if the configuration does not decide it: that of the command line, else text on a terminal
+/// unless `logger.formatter.type` is set.
 fn log_format(arguments: &RunArguments, loaded: &Loaded) -> Option<LogFormat> {
     let configured = || match located(loaded, Selection::Set) {
         Value::Array(rows) => rows.iter().any(|row| row["key"] == "logger.formatter.type"),
@@ -51,13 +54,13 @@ fn log_format(arguments: &RunArguments, loaded: &Loaded) -> Option<LogFormat> {
     arguments.log_format.or_else(|| (stderr().is_terminal() && !configured()).then_some(LogFormat::Text))
 }
 
-async fn work(arguments: &RunArguments, loaded: Loaded) -> anyhow::Result<()> {
+async fn execute(program: &Program, arguments: &RunArguments, loaded: Loaded) -> anyhow::Result<()> {
     let config = loaded.config;
-    // Before anything slow: a signal that comes early must not kill the process half way.
+    // Receive signals first: an early signal must not kill the process in the middle of its start.
     let stop = CancellationToken::new();
-    tokio::spawn(follow_signals(stop.clone(), signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
+    tokio::spawn(stop_on_signals(stop.clone(), signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
     let recorded = install_recorder()?;
-    let client = cluster::connect_executor(&arguments.cluster).await?;
+    let client = kubeconfig::executor_client(&arguments.cluster).await?;
     let readiness = Readiness::new();
     let endpoints = Endpoints::bind(&config.executor, readiness.clone(), recorded, client.clone()).await?;
     tracing::info!(
@@ -66,28 +69,28 @@ async fn work(arguments: &RunArguments, loaded: Loaded) -> anyhow::Result<()> {
         metrics = endpoints.metrics_address().map(tracing::field::display),
         "started"
     );
-    // Probes are answered until all else has ended, or the kubelet would kill what is ending in good order.
+    // Probes are answered until everything else has stopped. Otherwise the kubelet would kill the process during its stop.
     let stop_endpoints = CancellationToken::new();
     let answering = tokio::spawn(endpoints.run(stop_endpoints.clone()));
-    let configs: PluginConfigs = (&config.plugins).into();
+    let plugins = program.plugins(&config);
     let options = RunOptions {
-        plugins: aileron_plugins::builtin(&configs),
-        spark_pod_templates: configs.spark_pod_templates,
+        plugins: plugins.set,
+        spark_pod_templates: plugins.spark_pod_templates,
         config,
         client,
         namespace: variable("POD_NAMESPACE").unwrap_or_else(|| NAMESPACE.to_owned()),
         identity: identity(),
         readiness,
     };
-    let result = run::run(options, stop).await;
+    let result = assembly::run(options, stop).await;
     stop_endpoints.cancel();
-    answering.await.context("the servers broke")?;
+    answering.await.context("the servers for probes and metrics panicked")?;
     tracing::info!("stopped");
     Ok(result?)
 }
 
-/// The first signal ends the work in good order, the second the process.
-async fn follow_signals(stop: CancellationToken, mut terminate: Signal, mut interrupt: Signal) {
+/// The first signal stops the executor after its current work, the second ends the process at once.
+async fn stop_on_signals(stop: CancellationToken, mut terminate: Signal, mut interrupt: Signal) {
     let mut next = async || {
         tokio::select! {
             _ = terminate.recv() => "SIGTERM",
@@ -102,10 +105,10 @@ async fn follow_signals(stop: CancellationToken, mut terminate: Signal, mut inte
     std::process::exit(1);
 }
 
-/// A name that no other process has, not even an earlier one in the same pod.
+/// The name of this process in leases. It is unique: an earlier process in the same pod had another.
 fn identity() -> String {
     let host = variable("POD_NAME").or_else(|| variable("HOSTNAME")).unwrap_or_else(|| "aileron".to_owned());
-    // Hash keys are random in every process, which is all the randomness a name needs.
+    // The keys of a `RandomState` are random in every process, which is random enough for a name.
     format!("{host}_{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 

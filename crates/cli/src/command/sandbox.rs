@@ -1,4 +1,4 @@
-//! `aileron sandbox`.
+//! `aileron sandbox`: runs a sandbox until a signal stops it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,78 +6,80 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use crate::arguments::SandboxArguments;
+use crate::display::output;
 use crate::failure::Failure;
-use crate::sandbox::state::{State, StateDir};
-use crate::sandbox::{self, ConfigSources, Place, Records, Sandbox, SandboxOptions};
-use crate::signals::Stop;
-use crate::{output, runtime};
+use crate::process::signals::SignalReceiver;
+use crate::process::threads::start_runtime;
+use crate::program::Program;
+use crate::sandbox::registration::{RunningSandbox, StateDir};
+use crate::sandbox::{self, DirectoryChoice, ExecutorConfig, LogTarget, Sandbox, SandboxOptions};
 
-pub fn run(arguments: &SandboxArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
+pub fn run(program: &Program, arguments: &SandboxArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     let options = SandboxOptions {
-        place: arguments.persist.clone().map_or(Place::Temporary, Place::Persistent),
+        directory: arguments.persist.clone().map_or(DirectoryChoice::Temporary, DirectoryChoice::Persistent),
         port: arguments.port,
-        config: ConfigSources::new(&arguments.config, overrides),
-        records: if arguments.verbose { Records::Screen } else { Records::File },
+        config: ExecutorConfig::new(&arguments.config, overrides),
+        log: if arguments.verbose { LogTarget::Stderr } else { LogTarget::File },
         log_level: arguments.log_level.clone(),
         ..SandboxOptions::default()
     };
-    runtime::start()?.block_on(work(options.with_node(&arguments.node)?))
+    start_runtime()?.block_on(run_sandbox(program, options.with_node(&arguments.node)?))
 }
 
-async fn work(options: SandboxOptions) -> Result<(), Failure> {
-    let places = StateDir::of(|name| std::env::var_os(name).map(PathBuf::from));
-    let Some(place) = places.first() else {
+async fn run_sandbox(program: &Program, options: SandboxOptions) -> Result<(), Failure> {
+    let directories = StateDir::candidates(|name| std::env::var_os(name).map(PathBuf::from));
+    let Some(state_dir) = directories.first() else {
         return Err(Failure::Usage(
-            "no place for the state of the sandbox: set HOME, XDG_STATE_HOME or XDG_RUNTIME_DIR".into(),
+            "no directory for the state of the sandbox: set HOME, XDG_STATE_HOME or XDG_RUNTIME_DIR".into(),
         ));
     };
-    let (claim, left) = place.claim().map_err(anyhow::Error::new)?;
+    let (lock, left) = state_dir.lock().map_err(anyhow::Error::new)?;
     if let Some(left) = left {
-        let cleaned = sandbox::clean(&left);
+        let removed = sandbox::remove_left_behind(&left);
         output::note(&format!(
-            "the last sandbox (process {}) did not end in good order; cleaned up after it",
+            "the previous sandbox (process {}) was killed; its temporary files are removed",
             left.pid
         ));
-        if let Err(error) = cleaned {
+        if let Err(error) = removed {
             output::warn(&format!("cannot remove {}: {error}", left.dir.display()));
         }
     }
-    // Before anything is started, so that a signal that comes early does not leave anything behind.
-    let mut stop = Stop::new()?;
+    // Receive signals before anything is started, so that an early signal leaves no process or file behind.
+    let mut signals = SignalReceiver::new()?;
     let mut sandbox = tokio::select! {
-        sandbox = Sandbox::start(options) => sandbox?,
-        _ = stop.asked() => return Ok(()),
+        sandbox = Sandbox::start(program, options) => sandbox?,
+        _ = signals.receive() => return Ok(()),
     };
-    let state = sandbox.state();
-    claim.publish(&state).context("cannot let other commands know of the sandbox")?;
-    output::print(&welcome(&state, sandbox.size(), sandbox.log()))?;
-    let broken = tokio::select! {
-        asked = stop.asked() => {
-            output::note(&format!("\n{}: stopping; a second signal stops at once", asked.name));
+    let registration = sandbox.registration();
+    lock.publish(&registration).context("cannot write the state file of the sandbox")?;
+    output::print(&welcome(program.name(), &registration, sandbox.size(), sandbox.log()))?;
+    let failure = tokio::select! {
+        stop = signals.receive() => {
+            output::note(&format!("\n{}: stopping; a second signal stops at once", stop.name));
             None
         }
-        error = sandbox.broken() => Some(error),
+        error = sandbox.failed() => Some(error),
     };
-    stop.at_once();
-    // Nobody should find it while it ends.
-    drop(claim);
+    signals.exit_on_next();
+    // Other commands must not find the sandbox while it stops.
+    drop(lock);
     let stopped = sandbox.stop().await;
-    match broken {
+    match failure {
         Some(error) => Err(error.into()),
         None => Ok(stopped?),
     }
 }
 
-fn welcome(state: &State, size: &str, log: Option<&Path>) -> String {
-    let State { server, dir, kubeconfig, temporary, .. } = state;
+fn welcome(program: &str, sandbox: &RunningSandbox, size: &str, log: Option<&Path>) -> String {
+    let RunningSandbox { server, dir, kubeconfig, temporary, .. } = sandbox;
     let kept = if *temporary { "removed at the end" } else { "kept" };
     let mut text = String::new();
     let (dir, kubeconfig) = (dir.display(), kubeconfig.display());
-    let log = log.map_or_else(|| "the error stream, here".to_owned(), |log| log.display().to_string());
+    let log = log.map_or_else(|| "this error stream".to_owned(), |log| log.display().to_string());
     let _ = write!(
         text,
         "A sandbox is running: a Kubernetes API at {server}, one node ({size}),
-simulated operators, and the executor. Pods are processes of this machine and end with the sandbox.
+simulated operators, and the executor. Pods are processes on this machine and end with the sandbox.
 
   files        {dir} ({kept})
   log          {log}
@@ -85,12 +87,12 @@ simulated operators, and the executor. Pods are processes of this machine and en
 
 In another terminal:
 
-  aileron submit examples/tasks/hello.yaml --follow
-  aileron get -w
+  {program} submit examples/tasks/hello.yaml --follow
+  {program} get -w
   export KUBECONFIG={kubeconfig}
   kubectl get taskactions,pods
 
-Ctrl-C ends it.
+Ctrl-C stops the sandbox.
 "
     );
     text
@@ -101,11 +103,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_file_is_named_only_if_there_is_one() {
-        let state = State::example();
-        let text = welcome(&state, "1 CPU", Some(Path::new("/s/executor.log")));
+    fn the_welcome_shows_the_log_file_and_the_name_of_the_program() {
+        let sandbox = RunningSandbox::example();
+        let text = welcome("polite", &sandbox, "1 CPU", Some(Path::new("/s/executor.log")));
         assert!(text.contains("  log          /s/executor.log\n"), "{text}");
-        let text = welcome(&state, "1 CPU", None);
-        assert!(text.contains("  log          the error stream, here\n") && !text.contains("executor.log"), "{text}");
+        assert!(text.contains("\n  polite get -w\n") && !text.contains("aileron"), "{text}");
+        let text = welcome("polite", &sandbox, "1 CPU", None);
+        assert!(text.contains("  log          this error stream\n") && !text.contains("executor.log"), "{text}");
     }
 }

@@ -1,44 +1,44 @@
-//! What a watch says about actions.
+//! The changes of actions, from watches of the API server.
 
 use std::collections::BTreeSet;
 
-use aileron_executor::action::TaskAction;
-use aileron_executor::error_text::chain;
+use aileron_action::TaskAction;
+use aileron_machinery::error_text::chain;
 use anyhow::anyhow;
 use futures::stream::{BoxStream, StreamExt, select_all};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 
-use super::board::Key;
+use super::tracked::Key;
 
 /// Which actions are watched.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// One namespace, or all.
+    /// One namespace, or all if `None`.
     pub namespace: Option<String>,
-    /// Only those with these labels.
+    /// Only actions with these labels.
     pub selector: Option<String>,
 }
 
-/// What happened.
+/// A change of an action, or of the watch.
 pub enum Change {
-    /// An action is there, or is different.
-    Seen(Box<TaskAction>),
-    /// An action is gone.
-    Gone(Key),
-    /// These are there and no others.
+    /// An action exists, or has changed.
+    Updated(Box<TaskAction>),
+    /// An action was deleted.
+    Deleted(Key),
+    /// These actions exist in the scope, and no others.
     Listed { namespace: Option<String>, keys: BTreeSet<Key> },
-    /// The watch broke; it mends itself unless it is broken for good.
-    Broken { error: anyhow::Error, for_good: bool },
+    /// The watch failed. It recovers by itself unless the failure is permanent.
+    Failed { error: anyhow::Error, permanent: bool },
 }
 
-/// All changes in these scopes, from what is there now.
+/// All changes in these scopes, beginning with the actions that exist now.
 pub fn watch(client: &Client, scopes: Vec<Scope>) -> BoxStream<'static, Change> {
-    select_all(scopes.into_iter().map(|scope| one(client, scope))).boxed()
+    select_all(scopes.into_iter().map(|scope| watch_scope(client, scope))).boxed()
 }
 
-fn one(client: &Client, Scope { namespace, selector }: Scope) -> BoxStream<'static, Change> {
+fn watch_scope(client: &Client, Scope { namespace, selector }: Scope) -> BoxStream<'static, Change> {
     let actions: Api<TaskAction> = match &namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
@@ -53,28 +53,28 @@ fn one(client: &Client, Scope { namespace, selector }: Scope) -> BoxStream<'stat
             }
             Ok(Event::InitApply(action)) => {
                 listed.insert(key(&action));
-                Some(Change::Seen(Box::new(action)))
+                Some(Change::Updated(Box::new(action)))
             }
             Ok(Event::InitDone) => {
                 Some(Change::Listed { namespace: namespace.clone(), keys: std::mem::take(&mut listed) })
             }
-            Ok(Event::Apply(action)) => Some(Change::Seen(Box::new(action))),
-            Ok(Event::Delete(action)) => Some(Change::Gone(key(&action))),
-            Err(error) => Some(broken(&error)),
+            Ok(Event::Apply(action)) => Some(Change::Updated(Box::new(action))),
+            Ok(Event::Delete(action)) => Some(Change::Deleted(key(&action))),
+            Err(error) => Some(failed(&error)),
         };
         std::future::ready(change)
     });
     changes.boxed()
 }
 
-fn broken(error: &watcher::Error) -> Change {
+fn failed(error: &watcher::Error) -> Change {
     let code = match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code,
         _ => 0,
     };
-    // Nobody will be let in later who is refused now, and a kind that is not there does not come while one looks.
-    Change::Broken { for_good: (400..=404).contains(&code), error: anyhow!("cannot watch actions: {}", chain(error)) }
+    // Missing permissions and a missing TaskAction definition do not change while a person waits.
+    Change::Failed { permanent: (400..=404).contains(&code), error: anyhow!("cannot watch actions: {}", chain(error)) }
 }
 
 fn key(action: &TaskAction) -> Key {

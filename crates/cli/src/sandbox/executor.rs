@@ -1,48 +1,49 @@
-//! The executor of a sandbox: configured for it, and run inside this process.
+//! The executor of a sandbox: its configuration, its start and its stop.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use aileron_executor::config::{Config, ConfigErrors, Loader, SourceFile, Sources, files};
-use aileron_executor::run::{self, RunError, RunOptions};
-use aileron_executor::serve::{Endpoints, Readiness, install_recorder};
-use aileron_plugins::builtin::PluginConfigs;
+use aileron_config::{Config, ConfigErrors, Loader, SourceFile, Sources, files};
+use aileron_executor::assembly::{self, RunError, RunOptions};
+use aileron_executor::caches::readiness::Readiness;
+use aileron_executor::serve::{Endpoints, install_recorder};
 use anyhow::{Context, bail};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::ConfigSources;
+use super::options::ExecutorConfig;
+use crate::program::Program;
 
-/// Where the executor looks for pod templates that serve all namespaces.
+/// The namespace of the executor. PodTemplates in it apply to tasks of all namespaces.
 pub const NAMESPACE: &str = "flyte";
 
-/// A start takes a fraction of a second; this long only on a machine that is stuck.
-const START: Duration = Duration::from_secs(20);
+/// The executor must be ready within this time. A start normally takes less than a second.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// An end takes as long as events take to be recorded, which are on this machine.
-const STOP: Duration = Duration::from_secs(10);
+/// The executor must stop within this time. It only has to send its last events to a service on this machine.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An executor that runs.
+/// A running executor.
 #[derive(Debug)]
 pub struct Executor {
     stop: CancellationToken,
     work: JoinHandle<Result<(), RunError>>,
 }
 
-/// What the user says lies over what fits a sandbox.
-pub fn configure(sources: &ConfigSources, services: &str, storage: &Path) -> Result<Config, ConfigErrors> {
-    let fitting = json!({
+/// The configuration of the executor: the sandbox's own settings, overridden by those of the user.
+pub fn configure(sources: &ExecutorConfig, services: &str, storage: &Path) -> Result<Config, ConfigErrors> {
+    let own_settings = json!({
         "executor": {
             "EventsServiceURL": services,
             "cacheServiceURL": services,
             "cluster": "sandbox",
-            // Somebody is watching: what failed is tried again soon.
+            // A person waits for the result: repeat failed work soon.
             "requeueDuration": "1s",
             "healthProbeBindAddress": "0",
             "metricsBindAddress": "0",
         },
-        // The link that is configured by default leads to a dashboard that is not here.
+        // The default log link leads to a dashboard that a sandbox does not have.
         "plugins": {"logs": {"kubernetes-enabled": false}},
         "storage": {
             "type": "local",
@@ -50,8 +51,8 @@ pub fn configure(sources: &ConfigSources, services: &str, storage: &Path) -> Res
             "stow": {"kind": "local", "config": {"path": storage}},
         },
     });
-    let mut all = vec![SourceFile { name: "the sandbox's own settings".into(), text: fitting.to_string() }];
-    // The usual places are for executors of real clusters: their addresses would be wrong here.
+    let mut all = vec![SourceFile { name: "the sandbox's own settings".into(), text: own_settings.to_string() }];
+    // The default files are not read: they belong to an executor of a real cluster, with other addresses.
     if !sources.files.is_empty() {
         all.extend(files::read(&sources.files)?);
     }
@@ -60,8 +61,8 @@ pub fn configure(sources: &ConfigSources, services: &str, storage: &Path) -> Res
 }
 
 impl Executor {
-    /// Starts it and waits until it works.
-    pub async fn start(client: kube::Client, config: Config) -> anyhow::Result<Self> {
+    /// Starts the executor and waits until it is ready.
+    pub async fn start(program: &Program, client: kube::Client, config: Config) -> anyhow::Result<Self> {
         let readiness = Readiness::new();
         let stop = CancellationToken::new();
         if [&config.executor.health_probe_bind_address, &config.executor.metrics_bind_address]
@@ -72,42 +73,42 @@ impl Executor {
             let endpoints = Endpoints::bind(&config.executor, readiness.clone(), recorded, client.clone()).await?;
             tokio::spawn(endpoints.run(stop.clone()));
         }
-        let configs: PluginConfigs = (&config.plugins).into();
+        let plugins = program.plugins(&config);
         let options = RunOptions {
-            plugins: aileron_plugins::builtin(&configs),
-            spark_pod_templates: configs.spark_pod_templates,
+            plugins: plugins.set,
+            spark_pod_templates: plugins.spark_pod_templates,
             config,
             client,
             namespace: NAMESPACE.to_owned(),
             identity: format!("sandbox-{}", std::process::id()),
             readiness: readiness.clone(),
         };
-        let work = tokio::spawn(run::run(options, stop.clone()));
+        let work = tokio::spawn(assembly::run(options, stop.clone()));
         let mut executor = Self { stop, work };
         let begin = Instant::now();
         while !readiness.is_ready() {
             if executor.work.is_finished() {
                 executor.ended().await?;
             }
-            if begin.elapsed() > START {
-                bail!("the executor was not ready after {START:?}: {:?}", readiness.checks());
+            if begin.elapsed() > START_TIMEOUT {
+                bail!("the executor was not ready after {START_TIMEOUT:?}: {:?}", readiness.checks());
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         Ok(executor)
     }
 
-    /// Returns when it has ended by itself, which it never should; always with the reason.
+    /// Returns only if the executor ends without a request to stop, always with an error.
     pub async fn ended(&mut self) -> anyhow::Result<()> {
-        (&mut self.work).await.context("the executor broke")??;
+        (&mut self.work).await.context("the executor panicked")??;
         bail!("the executor ended by itself")
     }
 
-    /// Ends it in good order.
+    /// Stops the executor and waits until it has stopped.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
-        let ended = tokio::time::timeout(STOP, self.work).await.context("the executor did not end in time")?;
-        Ok(ended.context("the executor broke")??)
+        let ended = tokio::time::timeout(STOP_TIMEOUT, self.work).await.context("the executor did not stop in time")?;
+        Ok(ended.context("the executor panicked")??)
     }
 }
 
@@ -118,14 +119,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_user_has_the_last_word() {
+    fn settings_of_the_user_override_those_of_the_sandbox() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("mine.yaml");
         std::fs::write(&file, "executor: {cluster: mine, requeueDuration: 7s}").unwrap();
-        let sources = ConfigSources {
+        let sources = ExecutorConfig {
             files: vec![file.display().to_string()],
             overrides: vec![("executor.requeueDuration".into(), "3s".into())],
-            ..ConfigSources::default()
+            ..ExecutorConfig::default()
         };
         let config = configure(&sources, "http://127.0.0.1:1/x", Path::new("/data")).unwrap();
         assert_eq!(config.executor.cluster, "mine");
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(config.executor.events_service_url, "http://127.0.0.1:1/x");
         assert_eq!(config.storage.kind, "local");
         let wrong =
-            ConfigSources { overrides: vec![("executor.clutser".into(), "x".into())], ..ConfigSources::default() };
+            ExecutorConfig { overrides: vec![("executor.clutser".into(), "x".into())], ..ExecutorConfig::default() };
         assert!(configure(&wrong, "http://h", Path::new("/d")).unwrap_err().to_string().contains("cluster"));
     }
 }

@@ -1,36 +1,36 @@
-//! Values of inputs, from the command line and from files, as the task declares them.
+//! The inputs of a task: values of the command line and of a file, converted to the types that the task declares.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use aileron_executor::offline::literals::{declared_inputs, from_json, from_text, type_name};
-use aileron_executor::offline::read;
 use aileron_idl::flyteidl2::core::{Literal, LiteralMap, TaskTemplate};
+use aileron_preview::literals::{declared_inputs, from_json, from_text, type_name};
+use aileron_preview::read;
 use anyhow::Context;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
-/// Inputs as somebody gave them.
+/// The inputs that the user has given.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Given {
-    /// `name=value` of the command line, which wins over the file.
+pub struct GivenInputs {
+    /// The values of the command line by name. They override those of the file.
     pub texts: BTreeMap<String, String>,
-    /// What a file holds.
-    pub file: Option<Content>,
+    /// The content of the inputs file.
+    pub file: Option<InputsFile>,
 }
 
-/// What a file of inputs holds.
+/// The content of an inputs file.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Content {
+pub enum InputsFile {
     /// Plain values by name.
     Values(Map<String, Value>),
     /// Literals by name.
     Literals(LiteralMap),
 }
 
-impl Given {
-    /// Takes apart what the command line says, and reads the file.
+impl GivenInputs {
+    /// Parses the values of the command line, and reads the file.
     pub fn read(pairs: &[String], file: Option<&Path>) -> Result<Self, Failure> {
         let mut texts = BTreeMap::new();
         for pair in pairs {
@@ -41,22 +41,22 @@ impl Given {
                 return Err(Failure::Usage(format!("--input {name}: given twice")));
             }
         }
-        let file = file.map(|path| -> Result<Content, Failure> {
+        let file = file.map(|path| -> Result<InputsFile, Failure> {
             let bytes = std::fs::read(path)
                 .map_err(|error| Failure::Usage(format!("--inputs {}: cannot read it: {error}", path.display())))?;
-            Ok(content(&bytes).with_context(|| format!("--inputs {}", path.display()))?)
+            Ok(parse_file(&bytes).with_context(|| format!("--inputs {}", path.display()))?)
         });
         Ok(Self { texts, file: file.transpose()? })
     }
 
-    /// The literals of a task: given ones, and defaults for the rest.
+    /// The literals of all inputs of a task. Inputs that are not given have their defaults.
     pub fn literals(
         &self,
         template: &TaskTemplate,
         defaults: &BTreeMap<String, Literal>,
     ) -> Result<LiteralMap, Failure> {
         let declared = declared_inputs(template.interface.as_ref());
-        let kind_of = |name: &str| declared.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+        let type_of = |name: &str| declared.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
         let unknown = |name: &str| {
             let all: Vec<_> = declared.iter().map(|(name, kind)| format!("{name}: {}", type_name(kind))).collect();
             let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
@@ -65,15 +65,15 @@ impl Given {
         let mut literals = defaults.clone();
         match &self.file {
             None => {}
-            Some(Content::Literals(given)) => {
-                if let Some(name) = given.literals.keys().find(|name| kind_of(name).is_none()) {
+            Some(InputsFile::Literals(given)) => {
+                if let Some(name) = given.literals.keys().find(|name| type_of(name).is_none()) {
                     return Err(unknown(name));
                 }
                 literals.extend(given.literals.clone());
             }
-            Some(Content::Values(values)) => {
+            Some(InputsFile::Values(values)) => {
                 for (name, value) in values {
-                    let kind = kind_of(name).ok_or_else(|| unknown(name))?;
+                    let kind = type_of(name).ok_or_else(|| unknown(name))?;
                     let literal = from_json(kind, value);
                     let literal = literal.map_err(|error| Failure::Usage(format!("input {name}: {error}")))?;
                     literals.insert(name.clone(), literal);
@@ -81,7 +81,7 @@ impl Given {
             }
         }
         for (name, text) in &self.texts {
-            let kind = kind_of(name).ok_or_else(|| unknown(name))?;
+            let kind = type_of(name).ok_or_else(|| unknown(name))?;
             let literal = from_text(kind, text);
             let literal = literal.map_err(|error| Failure::Usage(format!("--input {name}: {error}")))?;
             literals.insert(name.clone(), literal);
@@ -96,8 +96,9 @@ impl Given {
     }
 }
 
-/// A document is values by name, unless it is a literal map in protobuf's JSON form.
-fn content(bytes: &[u8]) -> anyhow::Result<Content> {
+/// Reads an inputs file. A YAML or JSON document contains values by name, unless it is a literal map in the JSON form of
+/// protobuf.
+fn parse_file(bytes: &[u8]) -> anyhow::Result<InputsFile> {
     let document = std::str::from_utf8(bytes).ok().and_then(|text| serde_saphyr::from_str::<Value>(text).ok());
     match document {
         Some(Value::Object(values)) => {
@@ -105,11 +106,11 @@ fn content(bytes: &[u8]) -> anyhow::Result<Content> {
             let parts = ["scalar", "collection", "map", "offloaded_metadata", "offloadedMetadata"];
             let is_literal = |value: &Value| parts.iter().any(|part| value.get(part).is_some());
             if inner.is_some_and(|inner| inner.values().all(is_literal)) {
-                return Ok(Content::Literals(read::inputs(bytes)?));
+                return Ok(InputsFile::Literals(read::inputs(bytes)?));
             }
-            Ok(Content::Values(values))
+            Ok(InputsFile::Values(values))
         }
-        _ => Ok(Content::Literals(read::inputs(bytes)?)),
+        _ => Ok(InputsFile::Literals(read::inputs(bytes)?)),
     }
 }
 
@@ -117,8 +118,8 @@ fn content(bytes: &[u8]) -> anyhow::Result<Content> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use aileron_executor::offline::literals::map_to_json;
-    use aileron_executor::offline::task_file;
+    use aileron_preview::literals::map_to_json;
+    use aileron_preview::task_file;
     use prost::Message;
     use serde_json::json;
 
@@ -126,19 +127,19 @@ mod tests {
 
     const TASK: &str = "{name: t, inputs: {name: string, x: {type: int, default: 1}, list: list<int>}}";
 
-    fn literals(given: &Given) -> Result<LiteralMap, Failure> {
+    fn literals(given: &GivenInputs) -> Result<LiteralMap, Failure> {
         let file = task_file::read(TASK).unwrap();
         given.literals(&file.template, &file.defaults)
     }
 
-    fn given(pairs: &[&str]) -> Given {
-        Given::read(&pairs.iter().map(ToString::to_string).collect::<Vec<_>>(), None).unwrap()
+    fn given(pairs: &[&str]) -> GivenInputs {
+        GivenInputs::read(&pairs.iter().map(ToString::to_string).collect::<Vec<_>>(), None).unwrap()
     }
 
     #[test]
-    fn the_command_line_wins_over_the_file_and_both_over_defaults() {
+    fn the_command_line_overrides_the_file_and_the_file_overrides_defaults() {
         let mut given = given(&["name=a=b", "x=41"]);
-        given.file = Some(content(br#"{"x": 5, "list": [1, 2]}"#).unwrap());
+        given.file = Some(parse_file(br#"{"x": 5, "list": [1, 2]}"#).unwrap());
         assert_eq!(map_to_json(&literals(&given).unwrap()), json!({"name": "a=b", "x": 41, "list": [1, 2]}));
         given.texts.remove("x");
         assert_eq!(map_to_json(&literals(&given).unwrap())["x"], 5);
@@ -148,11 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn literal_maps_are_taken_in_every_form() {
+    fn a_literal_map_is_read_in_every_form() {
         let written = br#"{"literals": {"name": {"scalar": {"primitive": {"string_value": "a"}}}}}"#;
-        let Content::Literals(map) = content(written).unwrap() else { unreachable!() };
-        assert_eq!(content(&map.encode_to_vec()).unwrap(), Content::Literals(map));
-        assert!(matches!(content(b"{literals: {a: 1}}").unwrap(), Content::Values(_)), "an input may have that name");
+        let InputsFile::Literals(map) = parse_file(written).unwrap() else { unreachable!() };
+        assert_eq!(parse_file(&map.encode_to_vec()).unwrap(), InputsFile::Literals(map));
+        assert!(
+            matches!(parse_file(b"{literals: {a: 1}}").unwrap(), InputsFile::Values(_)),
+            "an input may be named `literals`"
+        );
     }
 
     #[test]
@@ -167,7 +171,7 @@ mod tests {
             refused(&["x=1"]),
             "missing inputs: name (string), list (list<int>); give them as --input name=VALUE"
         );
-        let wrong = |pair: &str| Given::read(&[pair.to_owned()], None).unwrap_err().to_string();
+        let wrong = |pair: &str| GivenInputs::read(&[pair.to_owned()], None).unwrap_err().to_string();
         assert!(wrong("name").contains("write NAME=VALUE"));
         assert!(wrong("=x").contains("write NAME=VALUE"));
     }

@@ -1,72 +1,81 @@
-//! What a task left behind, for people and programs.
+//! The result of a submitted task: its outputs or its error.
 
-use aileron_executor::offline::literals::{declared_outputs, map_to_json};
 use aileron_executor::storage::outputs::{OutputsError, read_error};
 use aileron_idl::flyteidl2::core::{ExecutionError, LiteralMap};
+use aileron_preview::literals::{declared_outputs, map_to_json};
 use anyhow::Context;
 use kube::Client;
 use prost::Message;
 use serde_json::{Value, json};
 
 use super::{Storage, Submitted, traceback};
-use crate::follow::{Followed, Outcome};
-use crate::summary::{plain, spelled, with_code};
+use crate::action::{Outcome, plain_message, split_words, with_code};
+use crate::follow::Followed;
 
-/// What a task wrote at its end.
+/// What a task has written at its end.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Left {
-    /// Outputs of a success.
+pub(crate) enum Written {
+    /// The outputs of a task that succeeded.
     Outputs(LiteralMap),
-    /// The error of a failure.
+    /// The error document of a task that failed.
     Error(Box<ExecutionError>),
 }
 
-/// How a task came out.
+/// A submitted task and its result.
 #[derive(Clone, Debug)]
-pub struct Finished {
-    /// What was submitted.
-    pub submitted: Submitted,
-    /// What was seen of it.
-    pub followed: Followed,
-    /// What it left, if it left anything that counts.
-    pub left: Option<Left>,
-    /// Where in a Python program it failed.
-    pub traceback: Option<String>,
+pub struct FinishedTask {
+    /// The submitted task.
+    pub(crate) submitted: Submitted,
+    /// The observed states of the action.
+    pub(crate) followed: Followed,
+    /// The outputs or the error document, if the task has written one.
+    pub(crate) written: Option<Written>,
+    /// The traceback of a failed Python task.
+    pub(crate) traceback: Option<String>,
 }
 
-impl Finished {
-    /// The same, with the traceback of a failed Python task, if its log has one.
-    pub async fn with_traceback(mut self, client: &Client) -> Self {
+impl FinishedTask {
+    /// The name of the TaskAction.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.submitted.name
+    }
+
+    /// Adds the traceback of a failed Python task, if its log has one.
+    pub(crate) async fn with_traceback(mut self, client: &Client) -> Self {
         if self.followed.outcome.is_some_and(Outcome::is_failure) {
             self.traceback = traceback::find(client, &self.submitted, self.followed.attempts.max(1)).await;
         }
         self
     }
 
-    /// True if it ended well.
+    /// True if the task succeeded.
+    #[must_use]
     pub fn is_success(&self) -> bool {
         self.followed.outcome == Some(Outcome::Succeeded)
     }
 
-    /// Its outputs, if it has any.
+    /// The outputs of a task that succeeded.
+    #[must_use]
     pub fn outputs(&self) -> Option<&LiteralMap> {
-        match &self.left {
-            Some(Left::Outputs(outputs)) => Some(outputs),
-            Some(Left::Error(_)) | None => None,
+        match &self.written {
+            Some(Written::Outputs(outputs)) => Some(outputs),
+            Some(Written::Error(_)) | None => None,
         }
     }
 
-    /// Why it failed: what the task itself said, else what the platform knows.
+    /// Why the task did not succeed: its own error document, else the error in the status of the action.
+    #[must_use]
     pub fn error(&self) -> Option<String> {
-        match (&self.left, self.followed.outcome) {
+        match (&self.written, self.followed.outcome) {
             (_, Some(Outcome::Succeeded) | None) => None,
-            (Some(Left::Error(error)), _) => Some(with_code(&error.code, &error.message)),
+            (Some(Written::Error(error)), _) => Some(with_code(&error.code, &error.message)),
             _ => Some(with_code(&self.followed.reason, &self.followed.message)).filter(|text| !text.is_empty()),
         }
     }
 
-    /// Outputs as `name = value`, one on a line, or the error.
-    pub fn text(&self) -> String {
+    /// The outputs as `name = value`, one per line, or the error.
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         if let Some(outputs) = self.outputs()
             && let Value::Object(values) = map_to_json(outputs)
@@ -80,15 +89,19 @@ impl Finished {
                 0 | 1 => String::new(),
                 attempts => format!(" after {attempts} attempts"),
             };
-            let phase = spelled(&self.followed.phase, ' ');
-            text.push_str(&format!("{} {phase}{attempts}: {}\n", self.submitted.name, plain(&error).trim_end()));
+            let phase = split_words(&self.followed.phase, ' ');
+            text.push_str(&format!(
+                "{} {phase}{attempts}: {}\n",
+                self.submitted.name,
+                plain_message(&error).trim_end()
+            ));
             text.extend(self.traceback.iter().map(|traceback| format!("{traceback}\n")));
         }
         text
     }
 
-    /// For other programs.
-    pub fn as_json(&self) -> Value {
+    /// The result for other programs.
+    pub(crate) fn as_json(&self) -> Value {
         json!({
             "namespace": self.submitted.namespace,
             "name": self.submitted.name,
@@ -104,31 +117,35 @@ impl Finished {
     }
 }
 
-/// Reads what the last attempt left.
-pub async fn finished(storage: &Storage, submitted: Submitted, followed: Followed) -> anyhow::Result<Finished> {
-    let declares = !declared_outputs(submitted.template.interface.as_ref()).is_empty();
+/// Reads what the last attempt has written.
+pub(crate) async fn read_result(
+    storage: &Storage,
+    submitted: Submitted,
+    followed: Followed,
+) -> anyhow::Result<FinishedTask> {
+    let has_outputs = !declared_outputs(submitted.template.interface.as_ref()).is_empty();
     let prefix = submitted.output_prefix(followed.attempts)?;
-    let left = match followed.outcome {
+    let written = match followed.outcome {
         Some(Outcome::Succeeded) => {
-            Some(Left::Outputs(outputs(storage, format!("{prefix}/outputs.pb"), declares).await?))
+            Some(Written::Outputs(read_outputs(storage, format!("{prefix}/outputs.pb"), has_outputs).await?))
         }
-        // A failure need not leave anything.
+        // A failed task may have written nothing.
         Some(Outcome::Failed) => {
             let reported = read_error(storage.store(), &format!("{prefix}/error.pb")).await?;
-            reported.map(|reported| Left::Error(reported.error))
+            reported.map(|reported| Written::Error(reported.error))
         }
-        // It was stopped; what it wrote about that is not why it ended.
+        // The executor has stopped the task. An error document would describe the stop and not its cause.
         Some(Outcome::TimedOut | Outcome::Aborted) | None => None,
     };
-    Ok(Finished { submitted, followed, left, traceback: None })
+    Ok(FinishedTask { submitted, followed, written, traceback: None })
 }
 
-/// The outputs; those of a task that declares some must be there.
-async fn outputs(storage: &Storage, uri: String, declares: bool) -> anyhow::Result<LiteralMap> {
+/// Reads the outputs. With `must_exist`, missing outputs are an error.
+async fn read_outputs(storage: &Storage, uri: String, must_exist: bool) -> anyhow::Result<LiteralMap> {
     let found = storage.store().get(&uri).await.context("cannot read the outputs")?;
     match found {
-        Some(bytes) => LiteralMap::decode(bytes).with_context(|| format!("{uri} does not hold outputs")),
-        None if declares => Err(OutputsError::MissingOutputs { uri }.into()),
+        Some(bytes) => LiteralMap::decode(bytes).with_context(|| format!("{uri} does not contain outputs")),
+        None if must_exist => Err(OutputsError::MissingOutputs { uri }.into()),
         None => Ok(LiteralMap::default()),
     }
 }

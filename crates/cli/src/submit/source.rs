@@ -1,56 +1,42 @@
-//! What was named on the command line, as requests: a file, or a task of a Python module.
+//! The task of a command line: a file, or a task of a Python module.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aileron_executor::error_text::chain;
-use aileron_executor::offline::read::{self, ReadError};
+use aileron_machinery::error_text::chain;
+use aileron_preview::read::{self, ReadError};
 use anyhow::Context;
 use prost::Message;
 use serde_json::Value;
 
-use super::inputs::Given;
-use super::{Request, run_name};
+use super::inputs::GivenInputs;
+use super::sdk::Serializer;
+use super::{Request, SubmitOptions, run_name};
 use crate::failure::Failure;
-use crate::sdk;
 
-/// What to submit, and what goes with it.
+/// Everything to submit for one task of the command line.
 #[derive(Clone, Debug, Default)]
-pub struct Work {
-    /// One for each copy; all in the same namespace.
+pub struct SubmitPlan {
+    /// One request per copy of the task, all in the same namespace.
     pub requests: Vec<Request>,
-    /// Kubernetes objects to be made before.
+    /// Kubernetes objects that are created before the task.
     pub objects: Vec<Value>,
-    /// When to abort, counted from the creation.
+    /// The time from the creation of an action to its abort.
     pub abort_after: Option<Duration>,
 }
 
-/// What the caller wants, over what the task says.
-#[derive(Clone, Debug, Default)]
-pub struct Choices {
-    /// Where the actions are to be, if the task does not say.
-    pub namespace: String,
-    /// Where they are to be whatever the task says.
-    pub forced_namespace: Option<String>,
-    pub project: Option<String>,
-    pub domain: Option<String>,
-    pub run: Option<String>,
-    pub name: Option<String>,
-    pub retries: Option<u32>,
-}
-
-/// A task that somebody names.
+/// The task of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum TaskSource {
     /// A file, or standard input.
     File(PathBuf),
     /// A task of a Python module.
     Python { module: PathBuf, task: String },
 }
 
-impl Source {
-    /// `MODULE.py:TASK` is Python, everything else a file.
+impl TaskSource {
+    /// `MODULE.py:TASK` is a Python task; everything else is a file.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         if let Some((module, task)) = text.rsplit_once(':')
             && module.ends_with(".py")
@@ -58,14 +44,14 @@ impl Source {
             return Ok(Self::Python { module: module.into(), task: task.to_owned() });
         }
         if text.ends_with(".py") {
-            return Err(Failure::Usage(format!("{text}: say which of its tasks, as {text}:TASK")));
+            return Err(Failure::Usage(format!("{text}: name one of its tasks, as {text}:TASK")));
         }
         Ok(Self::File(text.into()))
     }
 }
 
-/// Reads a file and the inputs for it.
-pub fn from_file(path: &Path, given: &Given, choices: &Choices) -> Result<Work, Failure> {
+/// Reads a task from a file or from standard input.
+pub fn from_file(path: &Path, given: &GivenInputs, options: &SubmitOptions) -> Result<SubmitPlan, Failure> {
     let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
     let mut bytes = Vec::new();
     if path == Path::new("-") {
@@ -73,12 +59,17 @@ pub fn from_file(path: &Path, given: &Given, choices: &Choices) -> Result<Work, 
     } else {
         bytes = std::fs::read(path).map_err(|error| Failure::Usage(format!("{name}: cannot read it: {error}")))?;
     }
-    from_bytes(&bytes, &name, given, choices)
+    from_bytes(&bytes, &name, given, options)
 }
 
-/// As [`from_file`], with the content at hand; `name` is how mistakes in it are told.
-pub fn from_bytes(bytes: &[u8], name: &str, given: &Given, choices: &Choices) -> Result<Work, Failure> {
-    let task = read::task(bytes).map_err(|error| unreadable(name, error))?;
+/// As [`from_file`], with the content of the file. `name` is the name of the file in error messages.
+pub fn from_bytes(
+    bytes: &[u8],
+    name: &str,
+    given: &GivenInputs,
+    options: &SubmitOptions,
+) -> Result<SubmitPlan, Failure> {
+    let task = read::task(bytes).map_err(|error| explain_read_error(name, error))?;
     let file = task.file.as_deref();
     let defaults = file.map(|file| file.defaults.clone()).unwrap_or_default();
     let inputs = given.literals(&task.template, &defaults).map_err(|failure| match failure {
@@ -93,11 +84,11 @@ pub fn from_bytes(bytes: &[u8], name: &str, given: &Given, choices: &Choices) ->
         interruptible: task.action.spec.interruptible,
         env_vars: task.action.spec.env_vars.clone(),
         expect: file.and_then(|file| file.expect.clone()),
-        namespace: choices.namespace.clone(),
+        namespace: options.namespace.clone(),
         template: task.template,
         ..Request::default()
     };
-    // Names in a template alone stand for nothing; those in an action were meant.
+    // A bare task template gets placeholder names when it is read. They are not used. The names of a TaskAction are.
     let own_namespace = match file {
         Some(file) => file.namespace.clone(),
         None => metadata.namespace.filter(|_| !task.is_bare),
@@ -107,49 +98,49 @@ pub fn from_bytes(bytes: &[u8], name: &str, given: &Given, choices: &Choices) ->
         request.domain.clone_from(&task.action.spec.domain);
         request.short_name.clone_from(&task.action.spec.short_name);
     }
-    if let Some(namespace) = choices.forced_namespace.clone().or(own_namespace) {
+    if let Some(namespace) = options.forced_namespace.clone().or(own_namespace) {
         request.namespace = namespace;
     }
     let copies = file.map_or(1, |file| file.copies);
-    Ok(Work {
-        requests: copied(chosen(request, choices), copies),
+    Ok(SubmitPlan {
+        requests: numbered_copies(with_options(request, options), copies),
         objects: file.map(|file| file.objects.clone()).unwrap_or_default(),
         abort_after: file.and_then(|file| file.abort_after),
     })
 }
 
-/// Serialises a task of a Python module. `local` says that its pod runs on this machine.
+/// Serialises a task of a Python module with the SDK. `local` means that the pod of the task runs on this machine.
 pub async fn from_python(
-    serializer: &sdk::Serializer,
+    serializer: &Serializer,
     module: &Path,
     task: &str,
-    given: &Given,
-    choices: &Choices,
+    given: &GivenInputs,
+    options: &SubmitOptions,
     local: bool,
-) -> Result<Work, Failure> {
-    let serialized = serializer.serialize(module, task, given, choices).await?;
+) -> Result<SubmitPlan, Failure> {
+    let serialized = serializer.serialize(module, task, given, options).await?;
     let mut request = Request {
         template: serialized.template.clone(),
         inputs: serialized.inputs.clone(),
         short_name: serialized.short_name.clone(),
-        namespace: choices.forced_namespace.clone().unwrap_or_else(|| choices.namespace.clone()),
+        namespace: options.forced_namespace.clone().unwrap_or_else(|| options.namespace.clone()),
         ..Request::default()
     };
     if local {
-        serialized.run_here(&mut request)?;
+        serialized.run_on_this_machine(&mut request)?;
     }
-    Ok(Work { requests: vec![chosen(request, choices)], ..Work::default() })
+    Ok(SubmitPlan { requests: vec![with_options(request, options)], ..SubmitPlan::default() })
 }
 
-fn chosen(mut request: Request, choices: &Choices) -> Request {
-    let Choices { project, domain, run, name, retries, .. } = choices.clone();
+fn with_options(mut request: Request, options: &SubmitOptions) -> Request {
+    let SubmitOptions { project, domain, run, name, retries, .. } = options.clone();
     request.project = project.unwrap_or(request.project);
     request.domain = domain.unwrap_or(request.domain);
     Request { run: run.or(request.run), name: name.or(request.name), retries: retries.or(request.retries), ..request }
 }
 
-/// Copies with names of their own: numbered below a given name, else made up.
-fn copied(request: Request, copies: u32) -> Vec<Request> {
+/// Copies of a request, with numbers at the end of their names.
+fn numbered_copies(request: Request, copies: u32) -> Vec<Request> {
     if copies == 1 {
         return vec![request];
     }
@@ -165,8 +156,9 @@ fn copied(request: Request, copies: u32) -> Vec<Request> {
         .collect()
 }
 
-/// Why a file is of no use; each mistake of a task file on a line of its own, and each with the file.
-pub fn unreadable(name: &str, error: ReadError) -> Failure {
+/// The error about a file that cannot be read as a task. Each mistake in a task file has its own line with the name of the
+/// file and the number of the line.
+pub fn explain_read_error(name: &str, error: ReadError) -> Failure {
     match error {
         ReadError::TaskFile(errors) => {
             let lines = errors.0.iter().map(|error| format!("{name}:{error}").replacen(":line ", ":", 1));
@@ -176,7 +168,7 @@ pub fn unreadable(name: &str, error: ReadError) -> Failure {
     }
 }
 
-/// The parser draws the place below its first line, which has line and column already.
+/// The first line of a parser's error has line and column. The other lines only show an extract of the file.
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
@@ -188,30 +180,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn python_is_told_from_files() {
-        let python = Source::Python { module: "a/b.py".into(), task: "t".into() };
-        assert_eq!(Source::parse("a/b.py:t").unwrap(), python);
-        assert_eq!(Source::parse("C:/x.yaml").unwrap(), Source::File("C:/x.yaml".into()));
-        assert!(Source::parse("b.py").unwrap_err().to_string().contains("b.py:TASK"));
+    fn a_python_task_is_recognised_by_its_extension() {
+        let python = TaskSource::Python { module: "a/b.py".into(), task: "t".into() };
+        assert_eq!(TaskSource::parse("a/b.py:t").unwrap(), python);
+        assert_eq!(TaskSource::parse("C:/x.yaml").unwrap(), TaskSource::File("C:/x.yaml".into()));
+        assert!(TaskSource::parse("b.py").unwrap_err().to_string().contains("b.py:TASK"));
     }
 
     #[test]
-    fn copies_have_names_of_their_own_and_the_caller_wins() {
+    fn copies_have_numbered_names_and_options_override_the_file() {
         let text = "{name: burst, image: i, copies: 3, namespace: quota, project: p, expect: {phase: succeeded}}";
-        let choices = Choices { namespace: "default".into(), run: Some("b".into()), ..Choices::default() };
-        let work = from_bytes(text.as_bytes(), "f", &Given::default(), &choices).unwrap();
+        let options = SubmitOptions { namespace: "default".into(), run: Some("b".into()), ..SubmitOptions::default() };
+        let work = from_bytes(text.as_bytes(), "f", &GivenInputs::default(), &options).unwrap();
         let runs: Vec<_> = work.requests.iter().map(|request| request.run.clone().unwrap()).collect();
         assert_eq!(runs, ["b-1", "b-2", "b-3"]);
         assert!(work.requests.iter().all(|request| request.namespace == "quota" && request.expect.is_some()));
-        let choices = Choices { forced_namespace: Some("mine".into()), project: Some("q".into()), ..choices };
-        let work = from_bytes(text.as_bytes(), "f", &Given::default(), &choices).unwrap();
+        let options = SubmitOptions { forced_namespace: Some("mine".into()), project: Some("q".into()), ..options };
+        let work = from_bytes(text.as_bytes(), "f", &GivenInputs::default(), &options).unwrap();
         assert_eq!((work.requests[0].namespace.as_str(), work.requests[0].project.as_str()), ("mine", "q"));
     }
 
     #[test]
-    fn every_mistake_is_told_with_file_and_line() {
+    fn every_mistake_is_reported_with_file_and_line() {
         let text = b"name: t\nretires: 1\ncopies: x\n";
-        let error = from_bytes(text, "task.yaml", &Given::default(), &Choices::default()).unwrap_err().to_string();
+        let error =
+            from_bytes(text, "task.yaml", &GivenInputs::default(), &SubmitOptions::default()).unwrap_err().to_string();
         let lines: Vec<_> = error.lines().collect();
         assert_eq!(lines[0], "task.yaml:2: retires: no such field; did you mean `retries`?");
         assert!(lines[1].starts_with("task.yaml:3: copies: must be a whole number"), "{error}");

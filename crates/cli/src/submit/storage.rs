@@ -1,15 +1,15 @@
-//! Where inputs and outputs of submitted tasks are.
+//! The storage of inputs and outputs of submitted tasks.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aileron_executor::config::Config;
-use aileron_executor::run::storage_settings;
+use aileron_config::Config;
+use aileron_executor::assembly::storage_settings;
 use aileron_executor::storage::{Backend, BlobStore, Location, ObjectStores, StorageSettings};
 use anyhow::{Context, bail};
 use bytes::Bytes;
 
-/// A store, and the place in it below which runs keep their things.
+/// A store, and the prefix of all inputs and outputs of runs in it.
 #[derive(Clone)]
 pub struct Storage {
     store: Arc<dyn BlobStore>,
@@ -17,43 +17,46 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// A directory of this machine.
+    /// A directory on this machine.
     pub fn local(directory: &Path) -> anyhow::Result<Self> {
         let directory = std::path::absolute(directory).context("cannot use the storage directory")?;
         let Some(text) = directory.to_str() else {
-            bail!("{}: the path must be text, for it becomes part of references", directory.display());
+            bail!(
+                "{}: the path must be valid UTF-8, because it becomes part of storage references",
+                directory.display()
+            );
         };
-        Ok(Self { store: ambient()?, prefix: format!("file://{}", escaped(text)) })
+        Ok(Self { store: any_store()?, prefix: format!("file://{}", escaped(text)) })
     }
 
-    /// A place anywhere, with the credentials of the environment.
+    /// Any storage reference, with the credentials of the environment.
     pub fn at(uri: &str) -> anyhow::Result<Self> {
-        // Anything below it will do to see that it is a reference.
+        // Parse a reference below the prefix, to check the prefix.
         Location::parse(&format!("{}/x", uri.trim_end_matches('/')))?;
-        Ok(Self { store: ambient()?, prefix: uri.trim_end_matches('/').to_owned() })
+        Ok(Self { store: any_store()?, prefix: uri.trim_end_matches('/').to_owned() })
     }
 
-    /// What an executor's configuration says; `at` chooses another place with the same credentials.
+    /// The storage of an executor's configuration. `at` replaces the prefix; the credentials stay the same.
     pub fn configured(config: &Config, at: Option<&str>) -> anyhow::Result<Self> {
         let settings = storage_settings(&config.storage)?;
         let prefix = match (at, settings.backend) {
             (Some(uri), _) => uri.trim_end_matches('/').to_owned(),
             (None, Backend::Memory) => {
-                bail!("storage.type is `mem`: the memory of another process cannot be reached; give --storage URI")
+                bail!("storage.type is `mem`: this program cannot read the memory of the executor; give --storage URI")
             }
             (None, backend) => format!("{}://{}", backend.scheme(), settings.container),
         };
-        // The limit protects an executor, not somebody who asked for this.
+        // The limit on downloads protects the memory of an executor. It does not apply to a command of a user.
         let settings = StorageSettings { max_download_mb: 0, ..settings };
         Ok(Self { store: Arc::new(ObjectStores::new(settings)?), prefix })
     }
 
-    /// The store itself.
+    /// The store.
     pub fn store(&self) -> &dyn BlobStore {
         self.store.as_ref()
     }
 
-    /// Below this everything is kept.
+    /// The prefix of all inputs and outputs.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -63,15 +66,15 @@ impl Storage {
         Ok(self.store.put(uri, content).await?)
     }
 
-    /// Makes a directory where there are directories.
+    /// Creates a directory if the storage is a file system.
     pub fn make_directory(&self, uri: &str) -> anyhow::Result<()> {
         let Some(path) = local_path(uri)? else { return Ok(()) };
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))
     }
 }
 
-/// Any storage, with the credentials of the environment.
-pub fn ambient() -> anyhow::Result<Arc<dyn BlobStore>> {
+/// A store for references of any kind, with the credentials of the environment.
+pub fn any_store() -> anyhow::Result<Arc<dyn BlobStore>> {
     let root = [("path".to_owned(), "/".to_owned())];
     let settings = StorageSettings {
         backend: Backend::Local,
@@ -83,13 +86,13 @@ pub fn ambient() -> anyhow::Result<Arc<dyn BlobStore>> {
     Ok(Arc::new(ObjectStores::new(settings)?))
 }
 
-/// The path of a reference to a file of this machine.
+/// The path of a storage reference to a file on this machine; `None` for another reference.
 fn local_path(uri: &str) -> anyhow::Result<Option<PathBuf>> {
     let Location { scheme, container, key } = Location::parse(uri)?;
     Ok((scheme == "file" && container.is_empty()).then(|| Path::new("/").join(key)))
 }
 
-/// A path as part of a reference.
+/// A path, escaped as part of a storage reference.
 fn escaped(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~+@:,=".contains(&byte);
     path.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
@@ -102,7 +105,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_directory_with_a_space_in_its_name_is_a_place_like_others() {
+    async fn a_directory_may_have_a_space_in_its_name() {
         let directory = tempfile::tempdir().unwrap();
         let storage = Storage::local(&directory.path().join("my data")).unwrap();
         let uri = format!("{}/r1/inputs.pb", storage.prefix());
@@ -114,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn references_must_be_references_and_memory_is_out_of_reach() {
+    fn an_invalid_reference_and_the_memory_of_another_process_are_refused() {
         assert!(Storage::at("bucket/x").is_err());
         assert_eq!(Storage::at("s3://bucket/x/").unwrap().prefix(), "s3://bucket/x");
         let mut config = Config::default();

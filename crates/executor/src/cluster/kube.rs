@@ -7,9 +7,8 @@ pub mod requests;
 
 use std::sync::Arc;
 
+use aileron_kubekit::ApiError;
 use tokio::sync::{Semaphore, SemaphorePermit};
-
-use crate::cluster::ApiError;
 
 /// How many writes are under way at once, whatever the number of tasks. More does not make a burst faster: the API
 /// server serves about this many of one client at a time, and beyond that it starts to cut the client's watches.

@@ -1,6 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
+use aileron_action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionSpec};
+use aileron_admission::gate::Gate;
 use aileron_idl::flyteidl2::workflow::{ActionEvent, ConditionAction};
+use aileron_kubekit::ApiError;
+use aileron_machinery::clock::SystemClock;
 use aileron_machinery::{Platform, PluginSet};
 use async_trait::async_trait;
 use k8s_openapi::ByteString;
@@ -10,19 +14,17 @@ use prost::Message;
 use serde_json::Value;
 
 use super::*;
-use crate::action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionSpec};
-use crate::clock::SystemClock;
+use crate::caches::Caches;
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::objects::KubeObjects;
-use crate::cluster::{Actions, ApiError, Objects, WriteSlot};
-use crate::events::{EventError, EventSink};
-use crate::gate::Gate;
+use crate::cluster::{Actions, Objects, WriteSlot};
 use crate::reconcile::Settings;
 use crate::registry::{Registry, RegistryRules};
+use crate::services::events::{EventError, EventSink};
 use crate::storage::{BlobStore, MemoryStore};
 
 /// A server that accepts every write, and answers with the next version.
-struct InMemory(Arc<Memory>);
+struct InMemory(Arc<ActionStore>);
 
 #[async_trait]
 impl Actions for InMemory {
@@ -57,10 +59,10 @@ impl EventSink for Nowhere {
     }
 }
 
-fn controller(memory: &Arc<Memory>, queue: &Arc<Queue>) -> Controller {
+fn controller(memory: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let writer = Writer::new(kube::Client::try_from(nowhere).unwrap());
-    let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer, Arc::default(), Arc::default(), Arc::default()));
+    let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer, Caches::new("flyte")));
     let store: Arc<dyn BlobStore> = Arc::new(MemoryStore::new());
     let rules = RegistryRules::default();
     let registry =
@@ -125,7 +127,7 @@ fn what_only_the_look_for_safety_finds_is_counted() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     metrics::with_local_recorder(&recorder, || {
         runtime.block_on(async {
-            let (memory, queue) = (Arc::<Memory>::default(), Arc::<Queue>::default());
+            let (memory, queue) = (Arc::<ActionStore>::default(), Arc::<Queue>::default());
             let controller = controller(&memory, &queue);
             let key = ActionKey::new("ns", "gate");
             let look = async |signal: bool| {
@@ -168,7 +170,7 @@ fn waiting(reason: PendingReason, message: &str) -> Action {
     let mut object = condition("a");
     let now = Timestamp::now();
     let mut status = TaskActionStatus::default();
-    status.set_condition(crate::pending::CONDITION, true, reason.as_str(), message, now);
+    status.set_condition(aileron_action::pending::CONDITION, true, reason.as_str(), message, now);
     object.status = Some(status);
     Action::new(object, None)
 }

@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+use aileron_action::metadata::ATTEMPT_LABEL;
+use aileron_action::object_identity::{Claim, FINALIZER, Found, complete, examine, is_of, object_name};
+use aileron_admission::backoff::later;
+use aileron_admission::gate::Answer;
+use aileron_admission::gate::permit::{Refused, Waiting};
+use aileron_admission::request::Request;
+use aileron_kubekit::ApiError;
 use aileron_machinery::{
     AnyResource, ExecutionError, Pending, PendingReason, Phase, PhaseInfo, PluginError, TaskContext, TaskInfo,
     TaskMetadata,
@@ -9,17 +16,11 @@ use aileron_machinery::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::identity::{Claim, FINALIZER, Found, complete, examine, is_of, object_name};
 use super::state::prior;
 use super::waiting::waiting;
 use super::{PluginManager, action_key};
-use crate::action::metadata::ATTEMPT_LABEL;
-use crate::cluster::{ApiError, Sent};
-use crate::gate::Answer;
-use crate::gate::backoff::later;
-use crate::gate::pass::{Refused, Waiting};
-use crate::gate::request::Request;
-use crate::gob::PluginState;
+use crate::cluster::Sent;
+use crate::manager::gob::PluginState;
 use crate::storage::outputs::read_inputs;
 
 /// Code of a task that no quota here could ever take; Flyte 1's.

@@ -1,13 +1,13 @@
 //! Tasks whose kind of object the cluster does not serve: they wait for it, at nobody's expense.
 
+use aileron_action::plugin_choice::MissingKind;
+use aileron_kubekit::KIND_NOT_SERVED;
 use aileron_machinery::{Pending, PendingReason, Phase, PhaseInfo, PluginError, TaskContext};
 
 use super::launch::Launched;
 use super::waiting::waiting;
 use super::{PluginManager, action_key};
-use crate::cluster::KIND_NOT_SERVED;
-use crate::gob::PluginState;
-use crate::plugin_list::MissingKind;
+use crate::manager::gob::PluginState;
 
 impl PluginManager {
     /// Launches, unless the kind is known to be missing or the launch finds out.

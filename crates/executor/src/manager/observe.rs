@@ -1,18 +1,18 @@
 //! Reading the object of an attempt.
 
+use aileron_action::object_identity::{Claim, object_name};
+use aileron_action::pending;
+use aileron_kubekit::ApiError;
 use aileron_machinery::{
     AnyResource, ExecutionError, PhaseContext, PhaseInfo, PluginError, ReasonInfo, TaskContext, TaskInfo,
 };
 use jiff::Timestamp;
-use prost::Message;
 
 use super::PluginManager;
-use super::identity::{Claim, object_name};
 use super::state::{prior, with_phase};
-use crate::cluster::{ApiError, Observed};
-use crate::gob::{ManagerPhase, PluginState};
-use crate::pending;
-use crate::storage::outputs::{TaskResult, read_result};
+use crate::cluster::Observed;
+use crate::manager::gob::{ManagerPhase, PluginState};
+use crate::storage::outputs::{TaskResult, read_error_document, read_result};
 
 /// A phase and what to remember of it.
 pub(super) struct Seen {
@@ -95,11 +95,8 @@ impl PluginManager {
         let needs = self.plugin.needs(task);
         let pods = if needs.pods { self.objects.pods_of(&task.metadata) } else { Vec::new() };
         let document = if self.plugin.reads_error_document(object)? {
-            let path = task.paths.error_path();
-            let bytes = self.store.get(&path).await.map_err(|error| PluginError::uncoded(error.to_string()))?;
-            bytes.map(aileron_idl::flyteidl2::core::ErrorDocument::decode).transpose().map_err(|error| {
-                PluginError::caused_by("", format!("the error document at [{path}] cannot be read"), error)
-            })?
+            let document = read_error_document(self.store.as_ref(), &task.paths.error_path()).await;
+            document.map_err(|error| PluginError::uncoded(error.to_string()))?
         } else {
             None
         };

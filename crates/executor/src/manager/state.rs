@@ -2,7 +2,7 @@
 
 use aileron_machinery::{ObservedPhase, Phase, PhaseInfo, StateWrite, StoredState};
 
-use crate::gob::{self, GobError, K8sPluginState, PluginState};
+use crate::manager::gob::{self, GobError, K8sPluginState, PluginState};
 
 /// The version that the Go executor writes; both read only this one.
 const VERSION: u8 = 1;

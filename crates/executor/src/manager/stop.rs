@@ -1,11 +1,12 @@
 //! Ending an attempt: stopping its object, and letting go of it.
 
+use aileron_action::object_identity::{Claim, FINALIZER, complete, object_name};
+use aileron_kubekit::ApiError;
 use aileron_machinery::{AbortBehavior, AnyResource, PluginError, TaskContext};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::PluginManager;
-use super::identity::{Claim, FINALIZER, complete, object_name};
-use crate::cluster::{ApiError, Observed};
+use crate::cluster::Observed;
 
 impl PluginManager {
     /// Stops the attempt's object in the way its plugin wants. An object that is not there is stopped.

@@ -1,12 +1,12 @@
 //! Tokens that a task must hold before its object is made.
 
+use aileron_admission::pools::Claim;
 use aileron_machinery::{ExecutionError, PhaseInfo, PluginError, TaskContext, TaskInfo};
 
 use super::launch::Launched;
 use super::waiting::waiting;
 use super::{PluginManager, action_key};
-use crate::gob::PluginState;
-use crate::pools::Claim;
+use crate::manager::gob::PluginState;
 
 /// Code of a task that wants a token of a pool that is not configured.
 const UNKNOWN_POOL: &str = "UnknownPool";
@@ -21,7 +21,7 @@ impl PluginManager {
         let Some(desk) = &self.tokens else {
             return Ok(self.plugin.token(task).map(|request| (unknown_pool(task, &request.pool), None)));
         };
-        let claim = Claim::of(task, desk.roster.created(&action_key(task)).unwrap_or(task.now));
+        let claim = Claim::of(task, desk.waker.created(&action_key(task)).unwrap_or(task.now));
         for request in desk.pools.needed(self.plugin.as_ref(), task) {
             let name = request.pool.as_str();
             let Some(pool) = desk.pools.pool(name) else {

@@ -3,7 +3,7 @@
 use aileron_machinery::{Pending, Phase, PhaseInfo, TaskContext, TaskInfo};
 
 use super::state::prior;
-use crate::gob::PluginState;
+use crate::manager::gob::PluginState;
 
 /// Waiting for this; the same as before if that is what the task waited for.
 pub(super) fn waiting(task: &TaskContext, before: &PluginState, pending: Pending) -> PhaseInfo {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use aileron_action::metadata::MetadataError;
+use aileron_action::{Action, TaskActionStatus};
 use aileron_machinery::{CorePlugin, CoreRequest, PluginError, TaskContext};
 
 use super::plugin_call::{StoredInputs, guarded, stored_state};
 use super::{ReconcileError, Reconciler, Wake, has_finalizer};
-use crate::action::metadata::MetadataError;
-use crate::action::{Action, TaskActionStatus};
 use crate::registry::NoPlugin;
 
 /// What a round knows about an action that is being deleted. `P` is its plugin.
@@ -122,12 +122,12 @@ fn after_stop(stopped: &Result<(), PluginError>, status: Option<&TaskActionStatu
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use aileron_action::TaskAction;
+    use aileron_action::metadata::output_prefix;
     use aileron_machinery::{PhaseInfo, Platform, TaskInfo};
     use jiff::Timestamp;
 
     use super::*;
-    use crate::action::TaskAction;
-    use crate::action::metadata::output_prefix;
 
     fn task() -> TaskContext {
         TaskContext {

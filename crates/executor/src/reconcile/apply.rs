@@ -3,12 +3,12 @@
 #[cfg(test)]
 mod tests;
 
+use aileron_action::Action;
 use aileron_machinery::{CorePlugin, CoreRequest};
 
 use super::decide::{AfterSystemFailure, Decision, NextAttempt, ObjectStep, Record, SystemFailure};
 use super::plugin_call::guarded;
 use super::{ReconcileError, Wake};
-use crate::action::Action;
 use crate::cluster::Actions;
 use crate::status_writer::StatusWriter;
 

@@ -4,18 +4,20 @@ mod decide;
 
 use std::time::Duration;
 
+use aileron_action::Action;
 use aileron_idl::flyteidl2::core::{
     CatalogCacheStatus, NodeExecutionIdentifier, TaskExecutionIdentifier, WorkflowExecutionIdentifier,
 };
+use aileron_machinery::error_text::chain;
 use aileron_machinery::{ExecutionError, Phase, PhaseInfo, TaskContext, code};
 
+use self::decide::{
+    AfterLookup, BeforeLookup, Lookup, after_lookup, after_reserve, at_end, before_lookup, external, hit,
+};
 use super::Reconciler;
-use crate::action::Action;
-use crate::catalog::{CacheKey, CacheMetadata, CatalogError};
-use crate::error_text::chain;
+use crate::services::cache::{CacheKey, CacheMetadata, CatalogError};
 use crate::storage::StorageError;
 use crate::storage::outputs::write_outputs;
-use decide::{AfterLookup, BeforeLookup, Lookup, after_lookup, after_reserve, at_end, before_lookup, external, hit};
 
 /// What the cache means for a round.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,12 +192,12 @@ fn entry_metadata(task: &TaskContext) -> CacheMetadata {
 mod tests {
     use std::sync::Arc;
 
+    use aileron_action::TaskAction;
     use aileron_idl::flyteidl2::core::{Identifier, TaskMetadata, TaskTemplate};
     use aileron_machinery::Platform;
     use jiff::Timestamp;
 
     use super::*;
-    use crate::action::TaskAction;
 
     fn task(template: TaskTemplate) -> TaskContext {
         TaskContext {

@@ -1,5 +1,7 @@
 //! Condition actions: they wait for a signal, and have no plugin, no object, no finalizer and no event.
 
+use aileron_action::conditions::{condition, reason};
+use aileron_action::{Action, ErrorState, TaskActionStatus};
 use aileron_idl::flyteidl2::workflow::ConditionAction;
 use aileron_kubekit::duration::GoDuration;
 use jiff::{SignedDuration, Timestamp};
@@ -7,8 +9,6 @@ use prost::Message;
 
 use super::limits::positive;
 use super::{ReconcileError, Reconciler, Wake};
-use crate::action::conditions::{condition, reason};
-use crate::action::{Action, ErrorState, TaskActionStatus};
 
 /// Code of a condition that waited too long. Clients know it.
 const TIMED_OUT_CODE: &str = "ConditionTimedOut";
@@ -101,11 +101,11 @@ fn rounded_to_seconds(duration: SignedDuration) -> GoDuration {
 
 #[cfg(test)]
 mod tests {
+    use aileron_action::TaskAction;
     use k8s_openapi::ByteString;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
-    use crate::action::TaskAction;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)

@@ -16,22 +16,22 @@ pub(super) mod tests;
 
 use std::ops::ControlFlow;
 
+use aileron_action::conditions::reason;
+use aileron_action::events::cache_status;
+use aileron_action::metadata::max_attempts;
+use aileron_action::{Action, TaskActionStatus};
 use aileron_idl::flyteidl2::core::TaskMetadata;
 use aileron_machinery::{CoreStep, Phase, PhaseInfo, PluginError};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use serde_json::json;
 
+use self::failure::{after_system_failure, after_user_failure, fail, stop_at_limit};
 use super::cache::{CacheAnswer, CacheStageError};
 use super::limits::{LimitCheck, LimitExceeded, check_limits, retry_pause_end};
 use super::missing_kind::{MissingKindDeadline, missing_kind_deadline};
 use super::plugin_condition::{ChosenPlugin, PLUGIN_CHOSEN, plugin_condition};
 use super::{Settings, Wake};
-use crate::action::conditions::reason;
-use crate::action::events::cache_status;
-use crate::action::metadata::max_attempts;
-use crate::action::{Action, TaskActionStatus};
-use failure::{after_system_failure, after_user_failure, fail, stop_at_limit};
 
 /// Everything that is known about an action when its round begins.
 pub(super) struct Facts<'a> {

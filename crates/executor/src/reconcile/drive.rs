@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use aileron_action::{Action, Template};
 use aileron_machinery::{CorePlugin, CoreRequest, ExecutionError, TaskContext, code};
 use jiff::Timestamp;
 
@@ -13,7 +14,6 @@ use super::decide::{
 use super::plugin_call::{StoredInputs, guarded, running_since, stored_state};
 use super::plugin_condition::ChosenPlugin;
 use super::{ReconcileError, Reconciler, Wake};
-use crate::action::{Action, Template};
 use crate::registry::Why;
 
 impl Reconciler {

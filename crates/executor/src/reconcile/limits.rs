@@ -1,13 +1,13 @@
 //! The time limits that the author of a task set: how long an attempt may be queued and run, how long the whole action
 //! may take, and the pause before a retry.
 
+use aileron_action::conditions::reason;
+use aileron_action::{TaskAction, TaskActionStatus};
 use aileron_idl::flyteidl2::core::TaskMetadata;
+use aileron_idl::signed_duration;
 use aileron_kubekit::duration::GoDuration;
 use aileron_machinery::{ExecutionError, PendingReason};
 use jiff::{SignedDuration, Timestamp};
-
-use crate::action::conditions::reason;
-use crate::action::{TaskAction, TaskActionStatus};
 
 /// Error codes of the limits. The SDK chooses the exception to raise by them.
 const RAN_TOO_LONG: &str = "MAX_RUNTIME_EXCEEDED";
@@ -138,7 +138,7 @@ pub(super) fn retry_pause(metadata: Option<&TaskMetadata>, attempt: u32) -> Sign
     let power = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
     let seconds = (base.as_secs_f64() * factor.powi(power)).min(LONGEST_PAUSE);
     let pause = SignedDuration::try_from_secs_f64(seconds).unwrap_or(base);
-    backoff.cap.as_ref().map_or(pause, |cap| pause.min(span(cap)))
+    backoff.cap.as_ref().map_or(pause, |cap| pause.min(signed_duration(cap)))
 }
 
 /// The end of the pause before the current attempt, if the action is in that pause.
@@ -172,11 +172,7 @@ fn began(stored: Timestamp) -> Timestamp {
 
 /// A duration as a limit; zero and less mean no limit.
 pub(super) fn positive(duration: Option<&prost_types::Duration>) -> Option<SignedDuration> {
-    duration.map(span).filter(SignedDuration::is_positive)
-}
-
-fn span(duration: &prost_types::Duration) -> SignedDuration {
-    SignedDuration::new(duration.seconds, 0).saturating_add(SignedDuration::from_nanos(duration.nanos.into()))
+    duration.map(signed_duration).filter(SignedDuration::is_positive)
 }
 
 /// A duration as Go prints it.

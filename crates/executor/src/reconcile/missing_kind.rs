@@ -1,10 +1,9 @@
 //! How long an action may wait for a kind of object that the cluster does not serve.
 
+use aileron_action::TaskActionStatus;
+use aileron_kubekit::KIND_NOT_SERVED;
 use aileron_machinery::{ExecutionError, PendingReason};
 use jiff::{SignedDuration, Timestamp};
-
-use crate::action::TaskActionStatus;
-use crate::cluster::KIND_NOT_SERVED;
 
 /// What `executor.missingKindTimeout` means for an action.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,14 +2,14 @@
 
 use std::panic::AssertUnwindSafe;
 
+use aileron_action::TaskActionStatus;
+use aileron_action::conditions::reason;
 use aileron_idl::flyteidl2::core::LiteralMap;
 use aileron_machinery::{PluginError, StoredState, TaskContext, TaskData, TaskDataError};
 use async_trait::async_trait;
 use futures::FutureExt;
 use jiff::Timestamp;
 
-use crate::action::TaskActionStatus;
-use crate::action::conditions::reason;
 use crate::storage::BlobStore;
 use crate::storage::outputs::read_inputs;
 

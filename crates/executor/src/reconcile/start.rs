@@ -1,8 +1,9 @@
 //! The first decision of a round: what kind of work an action needs.
 
+use aileron_action::{ACTION_TYPE_CONDITION, Action, TaskActionStatus};
+
 use super::has_finalizer;
 use super::validate::{Invalid, validate};
-use crate::action::{ACTION_TYPE_CONDITION, Action, TaskActionStatus};
 use crate::registry::{NoPlugin, Why};
 
 /// What a round does with an action. `P` is its plugin.
@@ -43,15 +44,15 @@ pub(super) fn decide_start<P>(action: &Action, plugin: Result<(P, Why), NoPlugin
 
 #[cfg(test)]
 mod tests {
+    use aileron_action::FINALIZER;
     use aileron_machinery::{ExecutionError, PhaseInfo, TaskInfo};
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
-    use crate::action::FINALIZER;
     use crate::reconcile::decide::tests::valid_object;
 
-    fn start(change: impl FnOnce(&mut crate::action::TaskAction)) -> Start<()> {
+    fn start(change: impl FnOnce(&mut aileron_action::TaskAction)) -> Start<()> {
         let mut object = valid_object();
         change(&mut object);
         decide_start(&Action::new(object, None), Ok(((), Why::Declared)))
@@ -60,9 +61,9 @@ mod tests {
     #[test]
     fn an_action_is_taken_over_before_it_is_worked_on() {
         assert!(matches!(start(|_| {}), Start::TakeOver { why: Why::Declared, .. }));
-        let others = |object: &mut crate::action::TaskAction| object.metadata.finalizers = Some(vec!["other".into()]);
+        let others = |object: &mut aileron_action::TaskAction| object.metadata.finalizers = Some(vec!["other".into()]);
         assert!(matches!(start(others), Start::TakeOver { .. }), "the finalizer of others is not ours");
-        let ours = |object: &mut crate::action::TaskAction| object.metadata.finalizers = Some(vec![FINALIZER.into()]);
+        let ours = |object: &mut aileron_action::TaskAction| object.metadata.finalizers = Some(vec![FINALIZER.into()]);
         assert!(matches!(start(ours), Start::Drive { .. }));
     }
 
@@ -76,13 +77,13 @@ mod tests {
             PhaseInfo::aborted("", TaskInfo::at(now)),
         ];
         for phase in ends {
-            let ended = |object: &mut crate::action::TaskAction| {
+            let ended = |object: &mut aileron_action::TaskAction| {
                 object.metadata.finalizers = Some(vec![FINALIZER.into()]);
                 object.status.get_or_insert_default().show_phase(&phase, now);
             };
             assert!(matches!(start(ended), Start::Label), "{phase:?}");
         }
-        let failing = |object: &mut crate::action::TaskAction| {
+        let failing = |object: &mut aileron_action::TaskAction| {
             object.metadata.finalizers = Some(vec![FINALIZER.into()]);
             let phase = PhaseInfo::retryable_failure(ExecutionError::user("c", "m"), TaskInfo::at(now));
             object.status.get_or_insert_default().show_phase(&phase, now);
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn deletion_comes_before_everything_else() {
-        let deleted = |object: &mut crate::action::TaskAction| {
+        let deleted = |object: &mut aileron_action::TaskAction| {
             object.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
             object.spec.action_type = ACTION_TYPE_CONDITION.into();
             object.spec.run_name.clear();
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn an_invalid_action_is_rejected_also_if_it_is_owned() {
-        let broken = |object: &mut crate::action::TaskAction| {
+        let broken = |object: &mut aileron_action::TaskAction| {
             object.metadata.finalizers = Some(vec![FINALIZER.into()]);
             object.spec.run_name.clear();
         };

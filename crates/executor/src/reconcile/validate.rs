@@ -1,11 +1,11 @@
 //! Whether an action can work at all. The executor owns nothing before this is known, so an invalid object can be
 //! deleted at once.
 
+use aileron_action::conditions::{condition, reason};
+use aileron_action::{Action, TaskActionStatus, Template};
 use jiff::Timestamp;
 
 use super::{ReconcileError, Reconciler, Wake};
-use crate::action::conditions::{condition, reason};
-use crate::action::{Action, TaskActionStatus, Template};
 use crate::registry::{NoPlugin, Why};
 
 /// Why an action can never work.
@@ -89,8 +89,9 @@ fn rejected(mut status: TaskActionStatus, invalid: &Invalid, now: Timestamp) -> 
 
 #[cfg(test)]
 mod tests {
+    use aileron_action::TaskAction;
+
     use super::*;
-    use crate::action::TaskAction;
     use crate::reconcile::decide::tests::valid_object;
 
     #[test]

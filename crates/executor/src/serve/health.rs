@@ -7,7 +7,7 @@ use axum::extract::{RawQuery, State};
 use axum::routing::get;
 use http::StatusCode;
 
-use super::readiness::Readiness;
+use crate::caches::readiness::Readiness;
 
 /// Answers both probes. The trailing slash is what controller-runtime also answers.
 pub(super) fn router(readiness: Readiness) -> Router {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use aileron_action::TaskActionStatus;
 use jiff::Timestamp;
 
 use super::hold::hold_time;
-use crate::action::TaskActionStatus;
-use crate::events::EventError;
+use crate::services::events::EventError;
 
 /// What recording a status takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn only_an_event_that_the_service_will_never_accept_is_given_up() {
-        let refused = crate::connect::ConnectError::new(crate::connect::Code::InvalidArgument, "no");
+        let refused =
+            crate::services::connect::ConnectError::new(crate::services::connect::Code::InvalidArgument, "no");
         assert!(is_refused_for_good(&EventError::Invalid("id is missing")));
         assert!(is_refused_for_good(&EventError::Rejected(refused)));
         assert!(!is_refused_for_good(&EventError::GaveUp { after: Duration::ZERO, last: None }));

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use aileron_action::TaskActionStatus;
 use aileron_machinery::{PendingReason, Phase};
 
-use super::store::Held;
-use crate::action::TaskActionStatus;
+use crate::caches::held_status::Held;
 
 /// Bounds how long `Queued` is held. Its event, with the reason, is recorded at once, and most tasks start within this
 /// time; then `Queued` is never written.

@@ -33,9 +33,10 @@ pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn only_changes_are_named_and_what_went_is_null() {

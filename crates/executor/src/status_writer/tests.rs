@@ -5,15 +5,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use aileron_action::{TaskAction, TaskActionSpec};
 use aileron_idl::flyteidl2::workflow::ActionEvent;
 use aileron_machinery::{ExecutionError, TaskInfo};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
 
-use super::store::{Held, Unwritten};
 use super::*;
-use crate::action::{TaskAction, TaskActionSpec};
+use crate::caches::held_status::{Held, Unwritten};
 
 /// A cluster, an events service, a store and a clock that write down what is asked of them.
 struct World {

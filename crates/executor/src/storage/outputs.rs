@@ -2,10 +2,10 @@
 
 use aileron_idl::flyteidl2::core::{ContainerError, ErrorDocument, ExecutionError, LiteralMap};
 use aileron_idl::flyteidl2::core::{container_error, execution_error};
+use aileron_machinery::error_text::chain;
 use prost::Message;
 
 use super::{BlobStore, StorageError};
-use crate::error_text::chain;
 
 /// How a task that ran to its end came out.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +45,23 @@ pub enum OutputsError {
         /// Where they should be.
         uri: String,
     },
-    /// A file is not the message it should be.
+    /// The error document is not the message it should be.
+    #[error("failed to read error data from task @[{uri}]: unmarshall: {uri}: {source}")]
+    MalformedError {
+        /// Where it is.
+        uri: String,
+        /// What is wrong with it.
+        source: prost::DecodeError,
+    },
+    /// The outputs are not the message they should be.
+    #[error("failed to read data from dataDir [{uri}]. Error: unmarshall: {uri}: {source}")]
+    MalformedOutputs {
+        /// Where they are.
+        uri: String,
+        /// What is wrong with them.
+        source: prost::DecodeError,
+    },
+    /// Another file is not the message it should be.
     #[error("failed to read {what} at {uri}: not a protobuf message")]
     Malformed {
         /// Which file.
@@ -94,7 +110,7 @@ pub async fn read_result(
     match outputs {
         Ok(Some(bytes)) => LiteralMap::decode(bytes)
             .map(|_| TaskResult::Succeeded)
-            .map_err(|source| OutputsError::Malformed { what, uri: outputs_uri.to_owned(), source }),
+            .map_err(|source| OutputsError::MalformedOutputs { uri: outputs_uri.to_owned(), source }),
         Ok(None) if declares_outputs => Err(OutputsError::MissingOutputs { uri: outputs_uri.to_owned() }),
         Ok(None) | Err(StorageError::ExceedsLimit { .. }) => Ok(TaskResult::Succeeded),
         Err(source) => Err(OutputsError::Storage { what, source }),
@@ -110,8 +126,33 @@ pub async fn read_error(store: &dyn BlobStore, uri: &str) -> Result<Option<Repor
     let bytes = store.get(uri).await.map_err(|source| OutputsError::Storage { what, source })?;
     let Some(bytes) = bytes else { return Ok(None) };
     let document =
-        ErrorDocument::decode(bytes).map_err(|source| OutputsError::Malformed { what, uri: uri.to_owned(), source })?;
+        ErrorDocument::decode(bytes).map_err(|source| OutputsError::MalformedError { uri: uri.to_owned(), source })?;
     Ok(Some(from_document(document, uri)))
+}
+
+/// Reads the error document of a task that is known to have failed, if the task wrote one. Mirrors how upstream's Ray
+/// plugin reads it.
+///
+/// # Differs from upstream
+/// A document above the size limit counts as one that says nothing; upstream takes it for absent. A storage that does
+/// not answer is an error, so that the document is read again; upstream fails the task for good.
+///
+/// # Errors
+/// When the storage fails.
+pub async fn read_error_document(store: &dyn BlobStore, uri: &str) -> Result<Option<ErrorDocument>, OutputsError> {
+    match store.get(uri).await {
+        Ok(bytes) => Ok(bytes.map(|bytes| error_document(&bytes))),
+        Err(StorageError::ExceedsLimit { .. }) => Ok(Some(ErrorDocument::default())),
+        Err(source) => Err(OutputsError::Storage { what: "error document", source }),
+    }
+}
+
+/// The error document of a task that is known to have failed.
+///
+/// A document that cannot be decoded is a document without content. The task has failed anyway, the document never
+/// changes, and it does not say that another attempt may help.
+pub fn error_document(bytes: &[u8]) -> ErrorDocument {
+    ErrorDocument::decode(bytes).unwrap_or_default()
 }
 
 /// Reads the inputs of a task. Mirrors `RemoteFileInputReader.Get`.

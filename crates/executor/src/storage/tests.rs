@@ -10,7 +10,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::IntoResponse;
 use prost::Message;
 
-use super::outputs::{OutputsError, TaskResult, read_inputs, read_result, write_outputs};
+use super::outputs::{OutputsError, TaskResult, read_error_document, read_inputs, read_result, write_outputs};
 use super::*;
 
 fn config(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -230,7 +230,32 @@ async fn success_needs_the_outputs_that_are_declared_and_writes_nothing() {
     assert_eq!(read_result(&store, OUT, ERR, true).await.unwrap(), TaskResult::Succeeded);
     assert_eq!(store.snapshot(), [(OUT.to_owned(), Bytes::new())], "twice observed, still only the outputs");
     store.insert(OUT, Bytes::from_static(b"\xff\xff"));
-    assert!(matches!(read_result(&store, OUT, ERR, true).await, Err(OutputsError::Malformed { .. })));
+    let malformed = read_result(&store, OUT, ERR, true).await.unwrap_err().to_string();
+    assert!(malformed.starts_with(&format!("failed to read data from dataDir [{OUT}]. Error: unmarshall: {OUT}: ")));
+}
+
+#[tokio::test]
+async fn an_error_without_a_code_stays_without_one() {
+    let store = MemoryStore::new();
+    let error = ContainerError { message: "m".into(), ..ContainerError::default() };
+    store.insert(ERR, ErrorDocument { error: Some(error) }.encode_to_vec());
+    let TaskResult::Error { recoverable, error } = read_result(&store, OUT, ERR, true).await.unwrap() else {
+        panic!("expected an error");
+    };
+    assert_eq!((recoverable, error.code.as_str(), error.message.as_str()), (false, "", "m"));
+}
+
+#[tokio::test]
+async fn an_unreadable_error_document_hides_a_success_and_says_nothing_about_a_failure() {
+    let store = MemoryStore::with_limit(1);
+    store.insert(OUT, Bytes::new());
+    assert_eq!(read_error_document(&store, ERR).await.unwrap(), None);
+    store.insert(ERR, Bytes::from_static(b"\xff\xff"));
+    let malformed = read_result(&store, OUT, ERR, true).await.unwrap_err().to_string();
+    assert!(malformed.starts_with(&format!("failed to read error data from task @[{ERR}]: unmarshall: {ERR}: ")));
+    assert_eq!(read_error_document(&store, ERR).await.unwrap(), Some(ErrorDocument::default()));
+    store.insert(ERR, vec![0; (1 << 20) + 1]);
+    assert_eq!(read_error_document(&store, ERR).await.unwrap(), Some(ErrorDocument::default()));
 }
 
 #[tokio::test]

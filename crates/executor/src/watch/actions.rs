@@ -1,56 +1,57 @@
-//! Actions that have not ended.
+//! The watch over actions that have not ended.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use aileron_action::TaskAction;
+use aileron_action::labels::{TERMINATED, TERMINATION_STATUS};
+use aileron_machinery::ActionKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::Api;
 use kube::runtime::watcher;
-use tokio_util::sync::CancellationToken;
 
-use super::{PAGE, Sink, Synced, follow};
-use crate::action::TaskAction;
-use crate::action::labels::{TERMINATED, TERMINATION_STATUS};
-use crate::controller::memory::{ActionKey, Memory};
-use crate::controller::queue::Queue;
+use super::{PAGE, Sink, WatchContext};
+use crate::caches::actions::ActionStore;
+use crate::queue::Queue;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "taskactions";
 
-/// Follows all actions without the label of an ended one.
-pub async fn run(
-    client: kube::Client,
-    memory: Arc<Memory>,
-    queue: Arc<Queue>,
-    synced: Synced,
-    cancel: CancellationToken,
-) {
-    let api: Api<TaskAction> = Api::all(client);
+/// Follows all actions that do not have the label of an ended action.
+pub async fn run(cx: WatchContext) {
+    let api: Api<TaskAction> = Api::all(cx.client.clone());
     let selector = format!("{TERMINATION_STATUS}!={TERMINATED}");
     let config = watcher::Config::default().labels(&selector).page_size(PAGE);
-    let sink = Actions { memory, queue, listed: HashSet::new(), news: Vec::new() };
-    follow(NAME, watcher(api, config), sink, synced, cancel).await;
+    let sink = Actions::new(&cx.caches.actions, &cx.queue);
+    cx.follow(NAME, watcher(api, config), sink).await;
 }
 
 struct Actions {
-    memory: Arc<Memory>,
+    actions: Arc<ActionStore>,
     queue: Arc<Queue>,
     listed: HashSet<ActionKey>,
-    /// Those of a list that is not complete yet, which want a round, and when they were created.
-    news: Vec<(Option<Time>, ActionKey)>,
+    /// Actions of the current list that need a round, with their creation time. They are woken when the list is complete.
+    changed: Vec<(Option<Time>, ActionKey)>,
+}
+
+impl Actions {
+    fn new(actions: &Arc<ActionStore>, queue: &Arc<Queue>) -> Self {
+        let (actions, queue) = (Arc::clone(actions), Arc::clone(queue));
+        Self { actions, queue, listed: HashSet::new(), changed: Vec::new() }
+    }
 }
 
 impl Sink<TaskAction> for Actions {
     fn seen(&mut self, object: TaskAction, listed: bool) {
         let key = ActionKey::of(&object.metadata);
         let created = object.metadata.creation_timestamp.clone();
-        let is_news = self.memory.observe(object);
+        let is_changed = self.actions.observe(object);
         if listed {
             self.listed.insert(key.clone());
-            if is_news {
-                self.news.push((created, key));
+            if is_changed {
+                self.changed.push((created, key));
             }
-        } else if is_news {
+        } else if is_changed {
             self.queue.wake(&key);
         }
     }
@@ -59,17 +60,17 @@ impl Sink<TaskAction> for Actions {
         self.listed.clear();
     }
 
-    /// Lists are in the order of names. After a restart the oldest go first, as they would have without it.
+    /// Lists come in the order of names. After a restart the oldest actions are woken first, as without the restart.
     fn listed(&mut self) {
-        self.memory.retain(&std::mem::take(&mut self.listed));
-        self.news.sort_by(|one, other| one.0.cmp(&other.0));
-        for (_, key) in self.news.drain(..) {
+        self.actions.retain(&std::mem::take(&mut self.listed));
+        self.changed.sort_by(|one, other| one.0.cmp(&other.0));
+        for (_, key) in self.changed.drain(..) {
             self.queue.wake(&key);
         }
     }
 
     fn gone(&mut self, object: TaskAction) {
-        self.memory.left(&ActionKey::of(&object.metadata));
+        self.actions.left(&ActionKey::of(&object.metadata));
     }
 }
 
@@ -90,9 +91,8 @@ mod tests {
 
     #[tokio::test]
     async fn after_a_restart_the_oldest_comes_first() {
-        let (memory, queue) = (Arc::new(Memory::default()), Arc::new(Queue::default()));
-        let listed = HashSet::new();
-        let mut sink = Actions { memory: Arc::clone(&memory), queue: Arc::clone(&queue), listed, news: Vec::new() };
+        let queue = Arc::new(Queue::default());
+        let mut sink = Actions::new(&Arc::default(), &queue);
         sink.restarted();
         for (name, second) in [("a", 30), ("b", 10), ("c", 20)] {
             sink.seen(action(name, second), true);

@@ -1,51 +1,45 @@
-//! Actions that have ended and are being deleted.
+//! The watch over ended actions.
 //!
-//! An ended action still bears our finalizer, so its deletion waits for us. Nothing of it is kept meanwhile: only the
-//! metadata of ended actions is followed, and the object is fetched when it is to go.
+//! An ended action still has our finalizer, so the API server deletes it only after we removed the finalizer. The watch
+//! reads only metadata, and the store keeps nothing of ended actions. The whole object is fetched when it is deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use aileron_action::labels::{TERMINATED, TERMINATION_STATUS};
+use aileron_action::{FINALIZER, TaskAction};
+use aileron_machinery::ActionKey;
 use kube::api::{Api, PartialObjectMeta};
 use kube::runtime::watcher;
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
-use super::{PAGE, Sink, Synced, follow};
-use crate::action::labels::{TERMINATED, TERMINATION_STATUS};
-use crate::action::{FINALIZER, TaskAction};
-use crate::controller::memory::{ActionKey, Memory};
-use crate::controller::queue::Queue;
+use super::{PAGE, Sink, WatchContext};
+use crate::caches::actions::ActionStore;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "ended-taskactions";
 
-/// Between two tries at an API server that does not answer: a deletion that waits a few seconds longer harms nobody.
-const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// Time between two attempts to fetch an action from an API server that does not answer. A deletion may take a few seconds
+/// longer during an outage.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Follows ended actions, and brings those that are being deleted back into the memory for their last round.
-pub async fn run(
-    client: kube::Client,
-    memory: Arc<Memory>,
-    queue: Arc<Queue>,
-    synced: Synced,
-    cancel: CancellationToken,
-) {
-    let api: Api<PartialObjectMeta<TaskAction>> = Api::all(client.clone());
+/// Follows ended actions. An ended action that is being deleted is put back into the store for its last round.
+pub async fn run(cx: WatchContext) {
+    let api: Api<PartialObjectMeta<TaskAction>> = Api::all(cx.client.clone());
     let selector = format!("{TERMINATION_STATUS}={TERMINATED}");
     let config = watcher::Config::default().labels(&selector).page_size(PAGE);
-    let (leaving, queue_of_leaving) = mpsc::unbounded_channel();
-    let fetch = fetch(client, Arc::clone(&memory), queue, queue_of_leaving);
-    let sink = Ended { memory, leaving };
+    let (deleted, to_fetch) = mpsc::unbounded_channel();
+    let sink = Ended { actions: Arc::clone(&cx.caches.actions), deleted };
     tokio::select! {
-        () = follow(NAME, watcher(api, config), sink, synced, cancel) => {}
-        () = fetch => {}
+        () = cx.follow(NAME, watcher(api, config), sink) => {}
+        () = fetch_all(&cx, to_fetch) => {}
     }
 }
 
 struct Ended {
-    memory: Arc<Memory>,
-    leaving: mpsc::UnboundedSender<ActionKey>,
+    actions: Arc<ActionStore>,
+    /// Ended actions that are being deleted and still have our finalizer.
+    deleted: mpsc::UnboundedSender<ActionKey>,
 }
 
 impl Sink<PartialObjectMeta<TaskAction>> for Ended {
@@ -53,8 +47,8 @@ impl Sink<PartialObjectMeta<TaskAction>> for Ended {
         let finalizers = object.metadata.finalizers.as_deref().unwrap_or_default();
         let ours = finalizers.iter().any(|name| name == FINALIZER);
         if ours && object.metadata.deletion_timestamp.is_some() {
-            // The receiver lives as long as this sink; if it is gone, so are we.
-            let _ = self.leaving.send(ActionKey::of(&object.metadata));
+            // The receiver lives as long as this watch, so sending cannot fail while it matters.
+            let _ = self.deleted.send(ActionKey::of(&object.metadata));
         }
     }
 
@@ -63,25 +57,20 @@ impl Sink<PartialObjectMeta<TaskAction>> for Ended {
     fn listed(&mut self) {}
 
     fn gone(&mut self, object: PartialObjectMeta<TaskAction>) {
-        self.memory.remove(&ActionKey::of(&object.metadata));
+        self.actions.remove(&ActionKey::of(&object.metadata));
     }
 }
 
-async fn fetch(
-    client: kube::Client,
-    memory: Arc<Memory>,
-    queue: Arc<Queue>,
-    mut leaving: mpsc::UnboundedReceiver<ActionKey>,
-) {
-    while let Some(key) = leaving.recv().await {
-        if let Err(error) = bring_back(&client, &memory, &queue, &key).await {
+async fn fetch_all(cx: &WatchContext, mut deleted: mpsc::UnboundedReceiver<ActionKey>) {
+    while let Some(key) = deleted.recv().await {
+        if let Err(error) = fetch(cx, &key).await {
             tracing::warn!(namespace = %key.namespace, name = %key.name, %error, "failed to fetch an ended action");
-            let (client, memory, queue) = (client.clone(), Arc::clone(&memory), Arc::clone(&queue));
-            // The watch does not tell again, so this is where it must be tried again; others do not wait for it.
+            let cx = cx.clone();
+            // The watch does not show the action again, so the fetch is repeated here, without delaying other actions.
             tokio::spawn(async move {
                 loop {
-                    tokio::time::sleep(TRY_AGAIN).await;
-                    match bring_back(&client, &memory, &queue, &key).await {
+                    tokio::time::sleep(RETRY_INTERVAL).await;
+                    match fetch(&cx, &key).await {
                         Ok(()) => return,
                         Err(error) => tracing::debug!(%error, "the API server still does not answer"),
                     }
@@ -91,13 +80,13 @@ async fn fetch(
     }
 }
 
-/// Fetches an action for its last round; one that is gone needs none.
-async fn bring_back(client: &kube::Client, memory: &Memory, queue: &Queue, key: &ActionKey) -> Result<(), kube::Error> {
-    let api: Api<TaskAction> = Api::namespaced(client.clone(), &key.namespace);
+/// Fetches an action for its last round. An action that is gone needs none.
+async fn fetch(cx: &WatchContext, key: &ActionKey) -> Result<(), kube::Error> {
+    let api: Api<TaskAction> = Api::namespaced(cx.client.clone(), &key.namespace);
     if let Some(object) = api.get_opt(&key.name).await?
-        && memory.observe(object)
+        && cx.caches.actions.observe(object)
     {
-        queue.wake(key);
+        cx.queue.wake(key);
     }
     Ok(())
 }

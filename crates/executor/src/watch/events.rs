@@ -3,24 +3,19 @@
 //! The server is asked for events about one kind at a time, so that everything else that happens in the cluster never
 //! reaches us.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aileron_machinery::{AnyResource, ResourceKind};
-use jiff::Timestamp;
+use aileron_action::pending::ObjectEvent;
+use aileron_machinery::{ActionKey, AnyResource, ResourceKind};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::Api;
 use kube::runtime::watcher;
-use tokio_util::sync::CancellationToken;
 
-use super::kinds::ObjectCache;
-use super::pods::PodCache;
-use super::{PAGE, Sink, Synced, actions_of, follow};
-use crate::cluster::ObjectEvent;
-use crate::controller::memory::{ActionKey, Memory};
-use crate::controller::queue::Queue;
+use super::{PAGE, Sink, WatchContext};
+use crate::caches::events::About;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "events";
@@ -29,156 +24,37 @@ pub const NAME: &str = "events";
 /// it gets one, after a moment in which its siblings arrive.
 const WARNING_DELAY: Duration = Duration::from_secs(1);
 
-/// An object in trouble repeats itself; more than this many events of one object say nothing new.
-const EVENTS_PER_OBJECT: usize = 64;
-
-/// Kind, namespace and name of what an event is about.
-type About = (String, String, String);
-
-/// Events by the object they are about.
-#[derive(Default)]
-pub struct EventCache {
-    by_object: Mutex<HashMap<About, BTreeMap<String, ObjectEvent>>>,
-}
-
-impl EventCache {
-    /// Events about an object after a moment, oldest first.
-    pub fn since(
-        &self,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-        created_after: Option<Timestamp>,
-        recorded_after: Option<Timestamp>,
-    ) -> Vec<ObjectEvent> {
-        let by_object = self.lock();
-        let events = by_object.get(&about(kind, namespace, name)).into_iter().flat_map(BTreeMap::values);
-        newer_events(events.cloned(), created_after, recorded_after)
-    }
-
-    /// Forgets what was recorded about an object.
-    pub fn forget(&self, kind: &str, namespace: &str, name: &str) {
-        self.lock().remove(&about(kind, namespace, name));
-    }
-
-    /// Forgets what was recorded about objects of a kind.
-    pub(super) fn forget_kind(&self, kind: &str) {
-        self.lock().retain(|about, _| about.0 != kind);
-    }
-
-    /// Keeps of the events about objects of a kind only these.
-    fn retain(&self, kind: &str, listed: &HashMap<About, HashSet<String>>) {
-        self.lock().retain(|about, events| {
-            if about.0 == kind {
-                events.retain(|id, _| listed.get(about).is_some_and(|ids| ids.contains(id)));
-            }
-            !events.is_empty()
-        });
-    }
-
-    fn remove(&self, about: &About, id: &str) {
-        let mut by_object = self.lock();
-        if let Some(events) = by_object.get_mut(about) {
-            events.remove(id);
-            if events.is_empty() {
-                by_object.remove(about);
-            }
-        }
-    }
-
-    pub(super) fn insert(&self, about: About, id: String, event: ObjectEvent) -> bool {
-        let mut by_object = self.lock();
-        let events = by_object.entry(about).or_default();
-        // An update repeats what was said before.
-        if events.contains_key(&id) || events.len() >= EVENTS_PER_OBJECT {
-            return false;
-        }
-        events.insert(id, event);
-        true
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<About, BTreeMap<String, ObjectEvent>>> {
-        self.by_object.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The events after a moment, oldest first. Events of the same second are told apart by when they were first seen.
-///
-/// Mirrors `controllerRuntimeEventWatcher.List`.
-pub fn newer_events(
-    events: impl IntoIterator<Item = ObjectEvent>,
-    created_after: Option<Timestamp>,
-    recorded_after: Option<Timestamp>,
-) -> Vec<ObjectEvent> {
-    let is_newer = |event: &ObjectEvent| match created_after {
-        None => true,
-        Some(created) => {
-            event.created_at > created
-                || (event.created_at == created && recorded_after.is_none_or(|recorded| event.recorded_at > recorded))
-        }
-    };
-    let mut newer: Vec<_> = events.into_iter().filter(is_newer).collect();
-    newer.sort_by_key(|event| (event.created_at, event.recorded_at));
-    newer
-}
-
-fn about(kind: &str, namespace: &str, name: &str) -> About {
-    (kind.to_owned(), namespace.to_owned(), name.to_owned())
-}
-
-/// What the event watches feed and look at.
-#[derive(Clone)]
-pub struct EventFeed {
-    /// The cache.
-    pub events: Arc<EventCache>,
-    /// To know which pods are ours.
-    pub pods: Arc<PodCache>,
-    /// To know which other objects are ours.
-    pub others: Arc<ObjectCache>,
-    /// To know which objects will be ours.
-    pub memory: Arc<Memory>,
-    /// Woken by warnings.
-    pub queue: Arc<Queue>,
-}
-
 /// Follows events about pods.
-pub async fn run(client: kube::Client, feed: EventFeed, synced: Synced, cancel: CancellationToken) {
-    follow_kind(NAME, client, ResourceKind::of::<Pod>(), feed, synced, cancel).await;
+pub async fn run(cx: WatchContext) {
+    follow_kind(NAME, cx, ResourceKind::of::<Pod>()).await;
 }
 
 /// Follows events about objects of one kind.
-pub(super) async fn follow_kind(
-    name: &'static str,
-    client: kube::Client,
-    kind: ResourceKind,
-    feed: EventFeed,
-    synced: Synced,
-    cancel: CancellationToken,
-) {
-    let api: Api<Event> = Api::all(client);
+pub(super) async fn follow_kind(name: &'static str, cx: WatchContext, kind: ResourceKind) {
+    let api: Api<Event> = Api::all(cx.client.clone());
     let config = watcher::Config::default().fields(&format!("regarding.kind={}", kind.kind)).page_size(PAGE);
-    let sink = Events { kind, feed, listed: HashMap::new() };
-    follow(name, watcher(api, config), sink, synced, cancel).await;
+    let sink = Events { kind, cx: cx.clone(), listed: HashMap::new() };
+    cx.follow(name, watcher(api, config), sink).await;
 }
 
 struct Events {
     kind: ResourceKind,
-    feed: EventFeed,
+    cx: WatchContext,
     listed: HashMap<About, HashSet<String>>,
 }
 
 impl Events {
     /// The action that an object is for, if it is for one.
     fn action_of(&self, namespace: &str, name: &str) -> Option<ActionKey> {
-        let seen = match self.feed.pods.get(namespace, name) {
+        let seen = match self.cx.caches.pods.get(namespace, name) {
             Some(pod) if self.kind == ResourceKind::of::<Pod>() => Some(pod as Arc<dyn AnyResource>),
-            _ => self.feed.others.get(&self.kind, namespace, name),
+            _ => self.cx.caches.objects.get(&self.kind, namespace, name),
         };
         // Most objects are named after their action and attempt, so the action is known before the object is seen.
         let named = || name.rsplit_once('-').map(|(action, _)| ActionKey::new(namespace, action));
         match seen {
-            Some(object) => actions_of(&self.feed.memory, object.metadata()).into_iter().next(),
-            None => named().filter(|key| self.feed.memory.get(key).is_some()),
+            Some(object) => self.cx.caches.actions.actions_of(object.metadata()).into_iter().next(),
+            None => named().filter(|key| self.cx.caches.actions.get(key).is_some()),
         }
     }
 }
@@ -188,7 +64,7 @@ impl Sink<Event> for Events {
         let Some(regarding) = event.regarding else { return };
         let (Some(namespace), Some(name)) = (regarding.namespace, regarding.name) else { return };
         let Some(action) = self.action_of(&namespace, &name) else { return };
-        let now = Timestamp::now();
+        let now = self.cx.clock.now();
         let recorded = ObjectEvent {
             message: event.note.unwrap_or_default(),
             created_at: event.metadata.creation_timestamp.map_or(now, |time| time.0),
@@ -199,9 +75,9 @@ impl Sink<Event> for Events {
         if listed {
             self.listed.entry(about.clone()).or_default().insert(id.clone());
         }
-        let is_new = self.feed.events.insert(about, id, recorded);
+        let is_new = self.cx.caches.events.insert(about, id, recorded);
         if is_new && !listed && event.type_.as_deref() == Some("Warning") {
-            self.feed.queue.wake_at(&action, Instant::now() + WARNING_DELAY);
+            self.cx.queue.wake_at(&action, Instant::now() + WARNING_DELAY);
         }
     }
 
@@ -210,64 +86,35 @@ impl Sink<Event> for Events {
     }
 
     fn listed(&mut self) {
-        self.feed.events.retain(&self.kind.kind, &std::mem::take(&mut self.listed));
+        self.cx.caches.events.retain(&self.kind.kind, &std::mem::take(&mut self.listed));
     }
 
     fn gone(&mut self, event: Event) {
         let Some(regarding) = event.regarding else { return };
         let (namespace, name) = (regarding.namespace.unwrap_or_default(), regarding.name.unwrap_or_default());
         let about = (self.kind.kind.to_string(), namespace, name);
-        self.feed.events.remove(&about, &event.metadata.name.unwrap_or_default());
+        self.cx.caches.events.remove(&about, &event.metadata.name.unwrap_or_default());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
+    use crate::caches::events::about;
 
     fn event(created: i64, recorded: i64) -> ObjectEvent {
         let at = |second| Timestamp::from_second(second).expect("a time");
         ObjectEvent { message: format!("{created}/{recorded}"), created_at: at(created), recorded_at: at(recorded) }
     }
 
-    #[test]
-    fn events_come_oldest_first_and_only_once() {
-        let at = |second| Timestamp::from_second(second).ok();
-        let all = [event(5, 9), event(3, 8), event(5, 7)];
-        let texts = |events: Vec<ObjectEvent>| events.into_iter().map(|event| event.message).collect::<Vec<_>>();
-        assert_eq!(texts(newer_events(all.clone(), None, None)), ["3/8", "5/7", "5/9"]);
-        assert_eq!(texts(newer_events(all.clone(), at(5), at(7))), ["5/9"]);
-        assert_eq!(texts(newer_events(all, at(5), at(9))), Vec::<String>::new());
-    }
-
-    #[test]
-    fn an_object_in_trouble_does_not_fill_the_memory() {
-        let cache = EventCache::default();
-        for number in 0..200 {
-            cache.insert(about("Pod", "ns", "a-0"), number.to_string(), event(number, number));
-        }
-        assert_eq!(cache.since("Pod", "ns", "a-0", None, None).len(), EVENTS_PER_OBJECT);
-        assert!(cache.insert(about("RayJob", "ns", "a-0"), "1".into(), event(1, 1)));
-        cache.forget("Pod", "ns", "a-0");
-        assert_eq!(cache.since("Pod", "ns", "a-0", None, None), []);
-        assert_eq!(cache.since("RayJob", "ns", "a-0", None, None).len(), 1, "another kind's object of the same name");
-        cache.forget("RayJob", "ns", "a-0");
-        assert!(cache.lock().is_empty());
-    }
-
     fn sink(kind: ResourceKind) -> Events {
-        let memory = Memory::default();
+        let cx = WatchContext::for_tests();
         let action = serde_json::json!({"apiVersion": "flyte.org/v1", "kind": "TaskAction",
             "metadata": {"name": "r-a0", "namespace": "ns", "resourceVersion": "1"}, "spec": {}});
-        memory.observe(serde_json::from_value(action).expect("an action"));
-        let feed = EventFeed {
-            events: Arc::default(),
-            pods: Arc::default(),
-            others: Arc::default(),
-            memory: memory.into(),
-            queue: Arc::default(),
-        };
-        Events { kind, feed, listed: HashMap::new() }
+        cx.caches.actions.observe(serde_json::from_value(action).expect("an action"));
+        Events { kind, cx, listed: HashMap::new() }
     }
 
     fn ray() -> ResourceKind {
@@ -291,8 +138,8 @@ mod tests {
         }
         // About an object that went before its event came: nothing else will ever free this one.
         sink.seen(said("r-a0-1", 0), false);
-        sink.feed.events.insert(about("Pod", "ns", "r-a0-0"), "1".into(), event(1, 1));
-        let kept = |sink: &Events, name: &str| sink.feed.events.since("RayJob", "ns", name, None, None).len();
+        sink.cx.caches.events.insert(about("Pod", "ns", "r-a0-0"), "1".into(), event(1, 1));
+        let kept = |sink: &Events, name: &str| sink.cx.caches.events.since("RayJob", "ns", name, None, None).len();
         assert_eq!((kept(&sink, "r-a0-0"), kept(&sink, "r-a0-1")), (3, 1));
         sink.restarted();
         sink.seen(said("r-a0-0", 1), true);
@@ -300,7 +147,7 @@ mod tests {
         sink.listed();
         assert_eq!((kept(&sink, "r-a0-0"), kept(&sink, "r-a0-1")), (2, 0));
         assert_eq!(
-            sink.feed.events.since("Pod", "ns", "r-a0-0", None, None).len(),
+            sink.cx.caches.events.since("Pod", "ns", "r-a0-0", None, None).len(),
             1,
             "another watch tells of this one"
         );
@@ -309,9 +156,9 @@ mod tests {
         sink.seen(said("r-a0-0", 1), true);
         sink.restarted();
         sink.listed();
-        assert_eq!(sink.feed.events.lock().len(), 1);
-        sink.feed.events.forget_kind("Pod");
-        assert!(sink.feed.events.lock().is_empty());
+        assert_eq!(sink.cx.caches.events.lock().len(), 1);
+        sink.cx.caches.events.forget_kind("Pod");
+        assert!(sink.cx.caches.events.lock().is_empty());
     }
 
     #[test]
@@ -319,9 +166,9 @@ mod tests {
         let mut sink = sink(ray());
         sink.seen(said("r-a0-0", 1), false);
         sink.seen(said("stranger-0", 1), false);
-        assert_eq!(sink.feed.events.since("RayJob", "ns", "r-a0-0", None, None).len(), 1);
-        assert_eq!(sink.feed.events.lock().len(), 1);
+        assert_eq!(sink.cx.caches.events.since("RayJob", "ns", "r-a0-0", None, None).len(), 1);
+        assert_eq!(sink.cx.caches.events.lock().len(), 1);
         sink.gone(said("r-a0-0", 1));
-        assert!(sink.feed.events.lock().is_empty());
+        assert!(sink.cx.caches.events.lock().is_empty());
     }
 }

@@ -3,156 +3,69 @@
 
 mod definitions;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
-use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
+use aileron_action::plugin_choice::Served;
+use aileron_machinery::{AnyK8sPlugin, ResourceKind};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, ObjectMeta};
 
-use super::events::EventFeed;
-use super::missed::{Versions, version};
-use super::{Sink, wake_owner};
-use crate::cluster::kube::objects::KubeObjects;
-use crate::controller::memory::Memory;
-use crate::controller::queue::Queue;
-use crate::plugin_list::{self, Served, ServedKinds};
+use super::{Sink, WatchContext};
+use crate::caches::{Place, place, version};
 
 pub use definitions::{NAME, run};
-
-type Place = (String, String);
-
-/// The objects of all watched kinds.
-#[derive(Default)]
-pub struct ObjectCache {
-    kinds: RwLock<HashMap<ResourceKind, Kind>>,
-    served: RwLock<ServedKinds>,
-}
-
-#[derive(Default)]
-struct Kind {
-    /// The first list is complete, so what is not here is not there.
-    complete: bool,
-    objects: HashMap<Place, Arc<dyn AnyResource>>,
-    /// Versions of objects that were shown and cannot be read; they are not missed.
-    unreadable: Versions,
-}
-
-impl ObjectCache {
-    /// What is at a place.
-    pub fn get(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>> {
-        let kinds = self.read();
-        let kind = kinds.get(kind).filter(|kind| kind.complete)?;
-        kind.objects.get(&(namespace.to_owned(), name.to_owned())).cloned()
-    }
-
-    /// All objects of all kinds.
-    pub fn all(&self) -> Vec<(ResourceKind, Arc<dyn AnyResource>)> {
-        let kinds = self.read();
-        let objects = kinds.iter().flat_map(|(kind, it)| it.objects.values().map(move |object| (kind, object)));
-        objects.map(|(kind, object)| (kind.clone(), Arc::clone(object))).collect()
-    }
-
-    /// The cluster is known not to serve this kind.
-    pub fn lacks(&self, kind: &ResourceKind) -> bool {
-        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
-        plugin_list::missing(&served, kind).is_some()
-    }
-
-    /// Enters what is known about a kind. True if it was not known before that the kind is served, and now is.
-    fn learn(&self, kind: &ResourceKind, served: Served) -> bool {
-        let is_served = served == Served::Yes;
-        let mut known = self.served.write().unwrap_or_else(PoisonError::into_inner);
-        known.insert(kind.clone(), served) != Some(Served::Yes) && is_served
-    }
-
-    /// The versions of all objects of a kind, as they were shown last.
-    fn versions(&self, kind: &ResourceKind) -> Versions {
-        let kinds = self.read();
-        let Some(kind) = kinds.get(kind) else { return Versions::new() };
-        let mut versions: Versions = kind.objects.values().map(|object| version(object.metadata())).collect();
-        versions.extend(kind.unreadable.clone());
-        versions
-    }
-
-    /// The kind's first list is complete.
-    fn is_complete(&self, kind: &ResourceKind) -> bool {
-        self.read().get(kind).is_some_and(|kind| kind.complete)
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<ResourceKind, Kind>> {
-        self.kinds.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<ResourceKind, Kind>> {
-        self.kinds.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What the watches feed.
-#[derive(Clone)]
-pub struct KindFeed {
-    /// The cache.
-    pub cache: Arc<ObjectCache>,
-    /// Told when an object is gone.
-    pub objects: Arc<KubeObjects>,
-    /// Woken when an object changes.
-    pub queue: Arc<Queue>,
-    /// Who may have waited for a kind.
-    pub memory: Arc<Memory>,
-    /// Events about objects, followed with their kind and forgotten with them.
-    pub events: EventFeed,
-    /// Told what a definition looks like, by its name.
-    pub observers: BTreeMap<&'static str, Observer>,
-}
 
 /// Told what a definition looks like; nothing if it is gone.
 pub type Observer = Arc<dyn Fn(Option<&CustomResourceDefinition>) + Send + Sync>;
 
-impl KindFeed {
-    /// A kind appeared, which happens rarely. Who waited for it is not looked up: a round under way may be about to find
-    /// that it waits.
-    fn wake_everybody(&self) {
-        for key in self.memory.keys() {
+/// Plugins' observers of definitions, by the name of the definition.
+pub type Observers = BTreeMap<&'static str, Observer>;
+
+impl WatchContext {
+    /// Wakes all actions when a kind appears, which happens rarely. A list of the actions that wait for the kind would miss
+    /// an action whose round is just about to find that it waits.
+    fn wake_all_actions(&self) {
+        for key in self.caches.actions.keys() {
             self.queue.wake(&key);
         }
     }
 
-    /// An object is gone.
-    fn forget(&self, kind: &ResourceKind, metadata: &ObjectMeta) {
+    /// Drops what is stored about an object that is gone, and wakes its action.
+    fn object_gone(&self, kind: &ResourceKind, metadata: &ObjectMeta) {
         let (namespace, name) = place(metadata);
-        self.events.events.forget(&kind.kind, &namespace, &name);
+        self.caches.events.forget(&kind.kind, &namespace, &name);
         self.objects.gone(kind, metadata);
-        wake_owner(&self.queue, &self.memory, metadata);
+        self.wake_owner(metadata);
     }
 
-    /// A kind is gone, and with it all its objects.
+    /// Drops a kind that the cluster no longer serves, with all its objects.
     fn drop_kind(&self, kind: &ResourceKind) {
-        self.cache.learn(kind, Served::No);
-        let dropped = self.cache.write().remove(kind).unwrap_or_default();
+        self.caches.objects.learn(kind, Served::No);
+        let dropped = self.caches.objects.write().remove(kind).unwrap_or_default();
         for object in dropped.objects.values() {
-            self.forget(kind, object.metadata());
+            self.object_gone(kind, object.metadata());
         }
-        // Also those about objects that were never seen; nobody tells any more when they are gone.
-        self.events.events.forget_kind(&kind.kind);
+        // Events may also be about objects that were never seen. No watch will tell when those are gone.
+        self.caches.events.forget_kind(&kind.kind);
     }
 }
 
 struct KindObjects {
     kind: ResourceKind,
     plugin: Arc<dyn AnyK8sPlugin>,
-    feed: KindFeed,
+    cx: WatchContext,
     listed: HashSet<Place>,
 }
 
 impl KindObjects {
     fn drop_object(&self, metadata: &ObjectMeta) {
         let place = place(metadata);
-        if let Some(kind) = self.feed.cache.write().get_mut(&self.kind) {
+        if let Some(kind) = self.cx.caches.objects.write().get_mut(&self.kind) {
             kind.objects.remove(&place);
             kind.unreadable.remove(&place);
         }
-        self.feed.forget(&self.kind, metadata);
+        self.cx.object_gone(&self.kind, metadata);
     }
 }
 
@@ -164,22 +77,22 @@ impl Sink<DynamicObject> for KindObjects {
         let decoded = serde_json::to_value(&object).map_err(|error| error.to_string());
         match decoded.and_then(|value| self.plugin.decode(value).map_err(|error| error.to_string())) {
             Ok(decoded) => {
-                let mut kinds = self.feed.cache.write();
+                let mut kinds = self.cx.caches.objects.write();
                 let kind = kinds.entry(self.kind.clone()).or_default();
                 kind.unreadable.remove(&place);
                 kind.objects.insert(place.clone(), decoded);
             }
-            // A live look will say the same to the action's round, which then says so in the action.
+            // The action's round reads the object from the API server, gets the same error and shows it in the action.
             Err(error) => {
                 tracing::warn!(kind = %self.kind.kind, namespace = place.0, name = place.1, error, "an object cannot be read");
-                let mut kinds = self.feed.cache.write();
+                let mut kinds = self.cx.caches.objects.write();
                 kinds.entry(self.kind.clone()).or_default().unreadable.extend([version(&metadata)]);
             }
         }
         if listed {
             self.listed.insert(place);
         }
-        wake_owner(&self.feed.queue, &self.feed.memory, &metadata);
+        self.cx.wake_owner(&metadata);
     }
 
     fn restarted(&mut self) {
@@ -188,12 +101,12 @@ impl Sink<DynamicObject> for KindObjects {
 
     fn listed(&mut self) {
         let listed = std::mem::take(&mut self.listed);
-        // A list is the proof that the kind is served; a definition alone is not, while it is being established.
-        if self.feed.cache.learn(&self.kind, Served::Yes) {
-            self.feed.wake_everybody();
+        // A complete list proves that the kind is served. A definition alone does not, while it is being established.
+        if self.cx.caches.objects.learn(&self.kind, Served::Yes) {
+            self.cx.wake_all_actions();
         }
         let gone: Vec<_> = {
-            let mut kinds = self.feed.cache.write();
+            let mut kinds = self.cx.caches.objects.write();
             let kind = kinds.entry(self.kind.clone()).or_default();
             kind.complete = true;
             kind.unreadable.retain(|place, _| listed.contains(place));
@@ -208,8 +121,4 @@ impl Sink<DynamicObject> for KindObjects {
     fn gone(&mut self, object: DynamicObject) {
         self.drop_object(&object.metadata);
     }
-}
-
-fn place(metadata: &ObjectMeta) -> Place {
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }

@@ -10,21 +10,16 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
-use kube::api::{Api, ListParams, ObjectMeta};
+use kube::api::{Api, ListParams};
 use serde::de::DeserializeOwned;
 
 use super::PAGE;
+use crate::caches::{Place, Versions, version};
 
 /// How often to compare. As long as the look at a quiet action: it is the same guard, against another loss.
 const EVERY: Duration = Duration::from_secs(600);
 /// What a watch has not shown after this long it will not show. Even a busy one is behind by seconds only.
 const SHOWN_WITHIN: Duration = Duration::from_secs(30);
-
-/// Namespace and name.
-pub(super) type Place = (String, String);
-
-/// The version of each object; they grow with each change.
-pub(super) type Versions = HashMap<Place, u64>;
 
 /// Returns when the watch turns out to have missed a change, which is counted. Nothing is asked while nothing is shown:
 /// whoever makes an object and does not see it looks for it.
@@ -98,13 +93,6 @@ where
             None => return Ok(versions),
         }
     }
-}
-
-/// Where an object is, and its version.
-pub(super) fn version(metadata: &ObjectMeta) -> (Place, u64) {
-    let part = |part: &Option<String>| part.clone().unwrap_or_default();
-    let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-    ((part(&metadata.namespace), part(&metadata.name)), version.unwrap_or_default())
 }
 
 #[cfg(test)]

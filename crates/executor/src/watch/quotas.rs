@@ -1,63 +1,66 @@
-//! Resource quotas, where they may be followed.
+//! The watch over resource quotas, if the executor has the permission.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use aileron_admission::gate::Gate;
+use aileron_admission::quota::Quota;
+use aileron_machinery::clock::Clock;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Api, ListParams};
 use kube::runtime::watcher;
-use tokio_util::sync::CancellationToken;
 
-use super::{PAGE, Sink, Synced, follow};
-use crate::gate::Gate;
-use crate::gate::quota::Quota;
+use super::{PAGE, Sink, WatchContext};
+use crate::caches::place;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "resourcequotas";
 
-/// What a server, or somebody in front of it, answers where the permission is missing. Not all of them give the reason.
+/// HTTP status when the permission is missing. The code is compared instead of the reason, because proxies in front of the
+/// API server send no reason.
 const FORBIDDEN: u16 = 403;
 
-/// How long to wait when the server does not answer.
-const TRY_AGAIN: Duration = Duration::from_secs(2);
-/// How long to wait when the permission is missing: whoever gives it does not expect it to work at once.
-const ASK_AGAIN: Duration = Duration::from_secs(300);
-/// So many refusals in a row mean that the permission was taken away. A server that has just started may refuse once or
-/// twice what it allows a moment later, and the watch waits longer after each.
-const REFUSALS: u32 = 3;
+/// Time between two requests to an API server that does not answer.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// Time between two checks whether a missing permission was granted. Permissions change rarely, so a request every five
+/// minutes is enough.
+const PERMISSION_CHECK_INTERVAL: Duration = Duration::from_secs(300);
+/// After so many refusals in a row the permission counts as revoked. An API server that has just started may refuse once
+/// or twice what it allows a moment later.
+const REFUSALS_UNTIL_REVOKED: u32 = 3;
 
-/// Follows all quotas for the gate. Without the permission the gate does without, and readiness does not wait. It also
-/// does without when the permission goes: what was seen last would keep tasks waiting for ever.
-pub async fn run(client: kube::Client, gate: Arc<Gate>, synced: Synced, cancel: CancellationToken) {
-    let api: Api<ResourceQuota> = Api::all(client);
-    let mut told = false;
+/// Follows all quotas for the launch gate. Without the permission the gate works without quotas, and readiness does not
+/// wait for them. The same happens when the permission is revoked: outdated quotas would keep tasks waiting forever.
+pub async fn run(cx: WatchContext, gate: Arc<Gate>) {
+    let api: Api<ResourceQuota> = Api::all(cx.client.clone());
+    let mut warned = false;
     loop {
         let pause = match api.list_metadata(&ListParams::default().limit(1)).await {
             Ok(_) => {
                 let config = watcher::Config::default().page_size(PAGE);
-                let sink = Quotas { gate: Arc::clone(&gate), listed: BTreeSet::new(), refusals: 0 };
-                follow(NAME, watcher(api.clone(), config), sink, synced.clone(), cancel.clone()).await;
-                if cancel.is_cancelled() {
+                let clock = Arc::clone(&cx.clock);
+                let sink = Quotas { gate: Arc::clone(&gate), clock, listed: BTreeSet::new(), refusals: 0 };
+                cx.follow(NAME, watcher(api.clone(), config), sink).await;
+                if cx.cancel.is_cancelled() {
                     return;
                 }
-                // They could be seen until now, so this is news.
-                told = false;
-                do_without(&gate, &synced, &mut told);
-                ASK_AGAIN
+                // Quotas were visible until now, so the user is warned again.
+                warned = false;
+                continue_without(&cx, &gate, &mut warned);
+                PERMISSION_CHECK_INTERVAL
             }
             Err(error) if is_forbidden(&error) => {
-                do_without(&gate, &synced, &mut told);
-                ASK_AGAIN
+                continue_without(&cx, &gate, &mut warned);
+                PERMISSION_CHECK_INTERVAL
             }
             Err(error) => {
                 tracing::debug!(%error, "quotas cannot be listed now");
-                TRY_AGAIN
+                RETRY_INTERVAL
             }
         };
         tokio::select! {
-            () = cancel.cancelled() => return,
+            () = cx.cancel.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }
     }
@@ -65,16 +68,17 @@ pub async fn run(client: kube::Client, gate: Arc<Gate>, synced: Synced, cancel: 
 
 struct Quotas {
     gate: Arc<Gate>,
+    clock: Arc<dyn Clock>,
     listed: BTreeSet<(String, String)>,
-    /// In a row.
+    /// Refusals in a row.
     refusals: u32,
 }
 
 impl Sink<ResourceQuota> for Quotas {
     fn seen(&mut self, quota: ResourceQuota, listed: bool) {
         self.refusals = 0;
-        let (namespace, name) = place(&quota);
-        self.gate.quota_seen(&namespace, &Quota::of(&quota), Timestamp::now());
+        let (namespace, name) = place(&quota.metadata);
+        self.gate.quota_seen(&namespace, &Quota::of(&quota), self.clock.now());
         if listed {
             self.listed.insert((namespace, name));
         }
@@ -86,16 +90,16 @@ impl Sink<ResourceQuota> for Quotas {
 
     fn listed(&mut self) {
         self.refusals = 0;
-        self.gate.quotas_listed(Some(&std::mem::take(&mut self.listed)), Timestamp::now());
+        self.gate.quotas_listed(Some(&std::mem::take(&mut self.listed)), self.clock.now());
     }
 
     fn gone(&mut self, quota: ResourceQuota) {
         self.refusals = 0;
-        let (namespace, name) = place(&quota);
-        self.gate.quota_gone(&namespace, &name, Timestamp::now());
+        let (namespace, name) = place(&quota.metadata);
+        self.gate.quota_gone(&namespace, &name, self.clock.now());
     }
 
-    fn goes_on(&mut self, error: &watcher::Error) -> bool {
+    fn continues_after(&mut self, error: &watcher::Error) -> bool {
         let refused = match error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)
@@ -104,26 +108,22 @@ impl Sink<ResourceQuota> for Quotas {
             _ => false,
         };
         self.refusals = if refused { self.refusals + 1 } else { 0 };
-        self.refusals < REFUSALS
+        self.refusals < REFUSALS_UNTIL_REVOKED
     }
 }
 
-/// Quotas cannot be seen, which is told once.
-fn do_without(gate: &Gate, synced: &Synced, told: &mut bool) {
-    if !std::mem::replace(told, true) {
+/// Switches local admission off because quotas cannot be read. The user is warned once.
+fn continue_without(cx: &WatchContext, gate: &Gate, warned: &mut bool) {
+    if !std::mem::replace(warned, true) {
         tracing::warn!(
             "resource quotas cannot be listed and watched, so creates are tried and may be refused; allow get, list \
              and watch of resourcequotas to have tasks wait without trying"
         );
     }
-    gate.quotas_listed(None, Timestamp::now());
-    synced.mark(NAME);
+    gate.quotas_listed(None, cx.clock.now());
+    cx.synced.mark(NAME);
 }
 
 fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == FORBIDDEN)
-}
-
-fn place(quota: &ResourceQuota) -> (String, String) {
-    (quota.metadata.namespace.clone().unwrap_or_default(), quota.metadata.name.clone().unwrap_or_default())
 }

@@ -1,56 +1,29 @@
-//! Pod templates of the cluster, as one snapshot that builds are made from.
+//! The watch over the pod templates of the cluster.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use aileron_machinery::PodTemplates;
 use k8s_openapi::api::core::v1::PodTemplate;
 use kube::api::Api;
 use kube::runtime::watcher;
-use tokio_util::sync::CancellationToken;
 
-use super::{PAGE, Sink, Synced, follow};
+use super::{PAGE, Sink, WatchContext};
+use crate::caches::templates::TemplateCache;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "podtemplates";
 
-/// The current snapshot.
-pub struct TemplateCache {
-    current: RwLock<Arc<PodTemplates>>,
-}
-
-impl TemplateCache {
-    /// None yet; templates that a namespace does not have are taken from the default one.
-    pub fn new(default_namespace: &str) -> Self {
-        Self { current: RwLock::new(Arc::new(PodTemplates::new(default_namespace))) }
-    }
-
-    /// The templates as they are now.
-    pub fn snapshot(&self) -> Arc<PodTemplates> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn replace(&self, templates: PodTemplates) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(templates);
-    }
-}
-
 /// Follows all pod templates.
-pub async fn run(
-    client: kube::Client,
-    cache: Arc<TemplateCache>,
-    default_namespace: String,
-    synced: Synced,
-    cancel: CancellationToken,
-) {
-    let api: Api<PodTemplate> = Api::all(client);
+pub async fn run(cx: WatchContext) {
+    let api: Api<PodTemplate> = Api::all(cx.client.clone());
     let config = watcher::Config::default().page_size(PAGE);
-    let sink = Templates { cache, default_namespace, listing: None };
-    follow(NAME, watcher(api, config), sink, synced, cancel).await;
+    let sink = Templates { cache: Arc::clone(&cx.caches.pod_templates), listing: None };
+    cx.follow(NAME, watcher(api, config), sink).await;
 }
 
 struct Templates {
     cache: Arc<TemplateCache>,
-    default_namespace: String,
+    /// The templates of a list that is not complete yet.
     listing: Option<PodTemplates>,
 }
 
@@ -68,7 +41,7 @@ impl Sink<PodTemplate> for Templates {
     }
 
     fn restarted(&mut self) {
-        self.listing = Some(PodTemplates::new(self.default_namespace.clone()));
+        self.listing = Some(self.cache.emptied());
     }
 
     fn listed(&mut self) {

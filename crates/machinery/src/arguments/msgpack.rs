@@ -1,58 +1,53 @@
 //! Messagepack values printed the way Go's `%v` prints what they decode to.
 
 use std::cmp::Ordering;
+use std::io::Cursor;
+
+use rmp_serde::Deserializer;
+use rmp_serde::decode::Error as ReadError;
+use rmpv::Value;
+use serde::Deserialize as _;
 
 /// Why bytes are not one messagepack value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+///
+/// Users see these messages, so where upstream's library (`shamaton/msgpack`) has words for a problem they are used.
+#[derive(Debug, thiserror::Error)]
 pub enum MsgpackError {
+    /// There are no bytes.
+    #[error("no data")]
+    NoData,
     /// The value goes on past the end.
-    #[error("the value is cut off")]
-    CutOff,
-    /// Something follows the value.
-    #[error("{0} bytes follow the value")]
-    Trailing(usize),
-    /// A type byte that is reserved, or an extension.
-    #[error("type 0x{0:02x} is not supported")]
-    Type(u8),
-    /// Text that is not UTF-8.
-    #[error("a string is not UTF-8")]
-    Text,
+    #[error("too short bytes")]
+    TooShort,
+    /// Bytes follow the value.
+    #[error("data has left over size={size}, last={last}")]
+    LeftOver {
+        /// The number of bytes.
+        size: usize,
+        /// The number of bytes that the value takes.
+        last: u64,
+    },
+    /// The type byte is reserved, or the value is an extension.
+    #[error("invalid code {0:x} decoding as interface")]
+    Code(u8),
     /// Lists in lists in lists.
     #[error("values are nested too deeply")]
     Depth,
+    /// Another problem that the library reports.
+    #[error("the value cannot be read")]
+    Unreadable(#[source] ReadError),
 }
 
-/// Nobody nests arguments this deep; a stack has to end somewhere.
+/// The deepest nesting of lists and maps that is read. It bounds the stack that one value can use; arguments of commands
+/// are never nested like this.
 const MAX_DEPTH: usize = 64;
 
 /// The exponent from which Go's shortest form of a float is scientific.
 const SCIENTIFIC_FROM: i32 = 6;
 
-enum Value<'a> {
-    Nil,
-    Bool(bool),
-    Unsigned(u64),
-    Signed(i64),
-    Float32(f32),
-    Float64(f64),
-    Text(&'a str),
-    Bytes(&'a [u8]),
-    List(Vec<Self>),
-    Map(Vec<(Self, Self)>),
-}
-
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
 /// The text of the one value in `bytes`.
 pub(super) fn print(bytes: &[u8]) -> Result<String, MsgpackError> {
-    let mut reader = Reader { rest: bytes };
-    let value = reader.value(0)?;
-    match reader.rest.len() {
-        0 => Ok(value.print()),
-        trailing => Err(MsgpackError::Trailing(trailing)),
-    }
+    read(bytes).map(|value| print_value(&value))
 }
 
 /// The one value in `bytes` as JSON: bytes become a list of numbers, keys of maps become texts, and a float that JSON
@@ -61,17 +56,122 @@ pub(super) fn print(bytes: &[u8]) -> Result<String, MsgpackError> {
 /// # Errors
 /// When the bytes are not exactly one messagepack value.
 pub fn to_json(bytes: &[u8]) -> Result<serde_json::Value, MsgpackError> {
-    let mut reader = Reader { rest: bytes };
-    let value = reader.value(0)?;
-    match reader.rest.len() {
-        0 => Ok(value.to_json()),
-        trailing => Err(MsgpackError::Trailing(trailing)),
-    }
+    read(bytes).map(|value| json_value(&value))
 }
 
 /// A float as Go prints it: the shortest digits that give it back, in scientific notation from `1e+06` on.
 pub(super) fn print_float(float: f64) -> String {
     print_digits(float, &format!("{float:e}"))
+}
+
+/// The one value in `bytes`. Text that is not UTF-8 is read as bytes.
+///
+/// The reader of `rmpv` itself takes the reserved type byte 0xc1 for nil, so the value is read by `rmp-serde`, which
+/// refuses that byte.
+fn read(bytes: &[u8]) -> Result<Value, MsgpackError> {
+    if bytes.is_empty() {
+        return Err(MsgpackError::NoData);
+    }
+    let mut reader = Deserializer::new(Cursor::new(bytes));
+    reader.set_max_depth(MAX_DEPTH);
+    let value = Value::deserialize(&mut reader)?;
+    let last = reader.position();
+    if last != bytes.len() as u64 {
+        return Err(MsgpackError::LeftOver { size: bytes.len(), last });
+    }
+    match extension_code(&value) {
+        Some(code) => Err(MsgpackError::Code(code)),
+        None => Ok(value),
+    }
+}
+
+impl From<ReadError> for MsgpackError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::InvalidMarkerRead(_) | ReadError::InvalidDataRead(_) => Self::TooShort,
+            ReadError::TypeMismatch(marker) => Self::Code(marker.to_u8()),
+            ReadError::DepthLimitExceeded => Self::Depth,
+            other => Self::Unreadable(other),
+        }
+    }
+}
+
+/// The type byte of the first extension in the value, if it has one. Extensions have no text.
+fn extension_code(value: &Value) -> Option<u8> {
+    match value {
+        Value::Ext(_, data) => Some(match data.len() {
+            1 => 0xd4,
+            2 => 0xd5,
+            4 => 0xd6,
+            8 => 0xd7,
+            16 => 0xd8,
+            0..=0xff => 0xc7,
+            0x100..=0xffff => 0xc8,
+            _ => 0xc9,
+        }),
+        Value::Array(items) => items.iter().find_map(extension_code),
+        Value::Map(entries) => {
+            entries.iter().find_map(|(key, value)| extension_code(key).or_else(|| extension_code(value)))
+        }
+        _ => None,
+    }
+}
+
+fn print_value(value: &Value) -> String {
+    match value {
+        Value::Nil | Value::Ext(..) => "<nil>".to_owned(),
+        Value::Boolean(value) => value.to_string(),
+        Value::Integer(value) => value.to_string(),
+        Value::F32(value) => print_digits((*value).into(), &format!("{value:e}")),
+        Value::F64(value) => print_float(*value),
+        Value::String(text) => text.as_str().unwrap_or_default().to_owned(),
+        Value::Binary(bytes) => bracketed("[", bytes.iter().map(ToString::to_string)),
+        Value::Array(items) => bracketed("[", items.iter().map(print_value)),
+        Value::Map(entries) => {
+            let mut entries: Vec<_> = entries.iter().collect();
+            entries.sort_by(|(left, _), (right, _)| compare_keys(left, right));
+            let entries =
+                entries.into_iter().map(|(key, value)| format!("{}:{}", print_value(key), print_value(value)));
+            bracketed("map[", entries)
+        }
+    }
+}
+
+fn json_value(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Nil | Value::Ext(..) => serde_json::Value::Null,
+        Value::Boolean(value) => (*value).into(),
+        Value::Integer(value) => match value.as_u64() {
+            Some(value) => value.into(),
+            None => value.as_i64().into(),
+        },
+        Value::F32(value) => f64::from(*value).into(),
+        Value::F64(value) => (*value).into(),
+        Value::String(text) => text.as_str().into(),
+        Value::Binary(bytes) => bytes.iter().copied().collect(),
+        Value::Array(items) => items.iter().map(json_value).collect(),
+        Value::Map(entries) => serde_json::Value::Object(
+            entries.iter().map(|(key, value)| (print_value(key), json_value(value))).collect(),
+        ),
+    }
+}
+
+/// The order Go prints keys of a map in; across kinds any fixed order will do.
+fn compare_keys(left: &Value, right: &Value) -> Ordering {
+    match (integer(left), integer(right)) {
+        (Some(left), Some(right)) => left.cmp(&right),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => print_value(left).cmp(&print_value(right)),
+    }
+}
+
+fn integer(value: &Value) -> Option<i128> {
+    value.as_u64().map(i128::from).or_else(|| value.as_i64().map(i128::from))
+}
+
+fn bracketed(open: &str, items: impl Iterator<Item = String>) -> String {
+    format!("{open}{}]", items.collect::<Vec<_>>().join(" "))
 }
 
 fn print_digits(float: f64, scientific: &str) -> String {
@@ -103,145 +203,4 @@ fn fixed(digits: &str, exponent: i32) -> String {
         return format!("{sign}{digits:0<whole$}");
     }
     format!("{sign}{}.{}", &digits[..whole], &digits[whole..])
-}
-
-impl<'a> Reader<'a> {
-    fn value(&mut self, depth: usize) -> Result<Value<'a>, MsgpackError> {
-        if depth > MAX_DEPTH {
-            return Err(MsgpackError::Depth);
-        }
-        let kind = self.take::<1>()?[0];
-        Ok(match kind {
-            0x00..=0x7f => Value::Unsigned(kind.into()),
-            0x80..=0x8f => self.map((kind & 0x0f).into(), depth)?,
-            0x90..=0x9f => self.list((kind & 0x0f).into(), depth)?,
-            0xa0..=0xbf => self.text((kind & 0x1f).into())?,
-            0xc0 => Value::Nil,
-            0xc2 => Value::Bool(false),
-            0xc3 => Value::Bool(true),
-            0xc4..=0xc6 => {
-                let length = self.unsigned(kind - 0xc4)?;
-                Value::Bytes(self.bytes(length)?)
-            }
-            0xca => Value::Float32(f32::from_be_bytes(self.take()?)),
-            0xcb => Value::Float64(f64::from_be_bytes(self.take()?)),
-            0xcc..=0xcf => Value::Unsigned(self.unsigned(kind - 0xcc)?),
-            0xd0 => Value::Signed(i8::from_be_bytes(self.take()?).into()),
-            0xd1 => Value::Signed(i16::from_be_bytes(self.take()?).into()),
-            0xd2 => Value::Signed(i32::from_be_bytes(self.take()?).into()),
-            0xd3 => Value::Signed(i64::from_be_bytes(self.take()?)),
-            0xd9..=0xdb => {
-                let length = self.unsigned(kind - 0xd9)?;
-                self.text(length)?
-            }
-            0xdc | 0xdd => {
-                let length = self.unsigned(kind - 0xdc + 1)?;
-                self.list(length, depth)?
-            }
-            0xde | 0xdf => {
-                let length = self.unsigned(kind - 0xde + 1)?;
-                self.map(length, depth)?
-            }
-            0xe0..=0xff => Value::Signed(i64::from(kind) - 0x100),
-            0xc1 | 0xc7..=0xc9 | 0xd4..=0xd8 => return Err(MsgpackError::Type(kind)),
-        })
-    }
-
-    /// A number of `2^width` bytes.
-    fn unsigned(&mut self, width: u8) -> Result<u64, MsgpackError> {
-        Ok(match width {
-            0 => u8::from_be_bytes(self.take()?).into(),
-            1 => u16::from_be_bytes(self.take()?).into(),
-            2 => u32::from_be_bytes(self.take()?).into(),
-            _ => u64::from_be_bytes(self.take()?),
-        })
-    }
-
-    fn text(&mut self, length: u64) -> Result<Value<'a>, MsgpackError> {
-        std::str::from_utf8(self.bytes(length)?).map(Value::Text).map_err(|_| MsgpackError::Text)
-    }
-
-    // Lengths are claims: nothing is reserved for them, reading ends where the bytes end.
-    fn list(&mut self, length: u64, depth: usize) -> Result<Value<'a>, MsgpackError> {
-        (0..length).map(|_| self.value(depth + 1)).collect::<Result<_, _>>().map(Value::List)
-    }
-
-    fn map(&mut self, length: u64, depth: usize) -> Result<Value<'a>, MsgpackError> {
-        let entries = (0..length).map(|_| Ok((self.value(depth + 1)?, self.value(depth + 1)?)));
-        entries.collect::<Result<_, _>>().map(Value::Map)
-    }
-
-    fn bytes(&mut self, length: u64) -> Result<&'a [u8], MsgpackError> {
-        let length = usize::try_from(length).map_err(|_| MsgpackError::CutOff)?;
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(MsgpackError::CutOff)?;
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], MsgpackError> {
-        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(MsgpackError::CutOff)?;
-        self.rest = rest;
-        Ok(*taken)
-    }
-}
-
-impl Value<'_> {
-    fn print(&self) -> String {
-        match self {
-            Self::Nil => "<nil>".to_owned(),
-            Self::Bool(value) => value.to_string(),
-            Self::Unsigned(value) => value.to_string(),
-            Self::Signed(value) => value.to_string(),
-            Self::Float32(value) => print_digits((*value).into(), &format!("{value:e}")),
-            Self::Float64(value) => print_float(*value),
-            Self::Text(text) => (*text).to_owned(),
-            Self::Bytes(bytes) => bracketed("[", bytes.iter().map(ToString::to_string)),
-            Self::List(items) => bracketed("[", items.iter().map(Self::print)),
-            Self::Map(entries) => {
-                let mut entries: Vec<_> = entries.iter().collect();
-                entries.sort_by(|(left, _), (right, _)| left.compare(right));
-                let entries = entries.into_iter().map(|(key, value)| format!("{}:{}", key.print(), value.print()));
-                bracketed("map[", entries)
-            }
-        }
-    }
-
-    fn to_json(&self) -> serde_json::Value {
-        match self {
-            Self::Nil => serde_json::Value::Null,
-            Self::Bool(value) => (*value).into(),
-            Self::Unsigned(value) => (*value).into(),
-            Self::Signed(value) => (*value).into(),
-            Self::Float32(value) => f64::from(*value).into(),
-            Self::Float64(value) => (*value).into(),
-            Self::Text(text) => (*text).into(),
-            Self::Bytes(bytes) => bytes.iter().copied().collect(),
-            Self::List(items) => items.iter().map(Self::to_json).collect(),
-            Self::Map(entries) => {
-                serde_json::Value::Object(entries.iter().map(|(key, value)| (key.print(), value.to_json())).collect())
-            }
-        }
-    }
-
-    /// The order Go prints keys of a map in; across kinds any fixed order will do.
-    fn compare(&self, other: &Self) -> Ordering {
-        match (self.integer(), other.integer()) {
-            (Some(left), Some(right)) => left.cmp(&right),
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (None, None) => self.print().cmp(&other.print()),
-        }
-    }
-
-    fn integer(&self) -> Option<i128> {
-        match self {
-            Self::Unsigned(value) => Some((*value).into()),
-            Self::Signed(value) => Some((*value).into()),
-            _ => None,
-        }
-    }
-}
-
-fn bracketed(open: &str, items: impl Iterator<Item = String>) -> String {
-    format!("{open}{}]", items.collect::<Vec<_>>().join(" "))
 }

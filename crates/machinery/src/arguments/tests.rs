@@ -10,11 +10,11 @@ use proptest::prelude::*;
 use super::*;
 
 const CX: ArgumentContext<'static> = ArgumentContext {
-    input_path: "s3://b/in/inputs.pb",
+    input_path: Cow::Borrowed("s3://b/in/inputs.pb"),
     input_prefix: "s3://b/in",
     output_prefix: "s3://b/out",
     raw_output_prefix: "s3://b/raw",
-    checkpoint_prefix: "s3://b/raw/_flytecheckpoints",
+    checkpoint_prefix: Cow::Borrowed("s3://b/raw/_flytecheckpoints"),
     prev_checkpoint_prefix: "",
     generated_name: "run-a0-0",
     task_template_path: "inline://taskTemplate",
@@ -50,11 +50,11 @@ fn with_input(literal: Literal) -> Result<String, String> {
 #[test]
 fn known_placeholders_are_filled() {
     for (template, want) in [
-        ("{{.input}}", CX.input_path),
+        ("{{.input}}", &*CX.input_path),
         ("{{ .InputPrefix }}", CX.input_prefix),
         ("{{\t$OUTPUTPREFIX\n}}", CX.output_prefix),
         ("{{.rawOutputDataPrefix}}", CX.raw_output_prefix),
-        ("{{.checkpointOutputPrefix}}", CX.checkpoint_prefix),
+        ("{{.checkpointOutputPrefix}}", &CX.checkpoint_prefix),
         ("{{.prevCheckpointPrefix}}", "\"\""),
         ("{{.perRetryUniqueKey}}", "run_a0_0"),
         ("{{.taskTemplatePath}}", CX.task_template_path),
@@ -138,9 +138,38 @@ fn unprintable_inputs_are_errors() {
     );
     let json = Binary { value: b"1".to_vec(), tag: "json".to_owned() };
     assert_eq!(with_input(scalar(scalar::Value::Binary(json))), bind("unsupported binary tag [json]"));
-    for bytes in [b"\xc1".as_slice(), b"", b"\x01\x02", b"\xa2x", b"\xdd\xff\xff\xff\xff", &[0x91; 100]] {
-        assert!(with_input(msgpack(bytes)).is_err(), "{bytes:x?}");
+}
+
+/// The words are those of upstream, whose library is `shamaton/msgpack`.
+#[test]
+fn bad_messagepack_is_an_error_that_shows_the_bytes_and_the_problem() {
+    let problem = |bytes: &[u8]| {
+        let error = with_input(msgpack(bytes)).unwrap_err();
+        let text = error.split_once("[x]: failed to unmarshal messagepack bytes with literal:").unwrap().1;
+        text.trim_end().to_owned()
+    };
+    for (bytes, want) in [
+        (b"\xc1".as_slice(), r#"[binary:{value:"\xc1" tag:"msgpack"}], err:[invalid code c1 decoding as interface]"#),
+        (b"\x91\xc1", r#"[binary:{value:"\x91\xc1" tag:"msgpack"}], err:[invalid code c1 decoding as interface]"#),
+        (
+            b"\xd4\x05\x00",
+            r#"[binary:{value:"\xd4\x05\x00" tag:"msgpack"}], err:[invalid code d4 decoding as interface]"#,
+        ),
+        (b"", r#"[binary:{tag:"msgpack"}], err:[no data]"#),
+        (b"\x01\x02", r#"[binary:{value:"\x01\x02" tag:"msgpack"}], err:[data has left over size=2, last=1]"#),
+        (b"\xa3\"\n", r#"[binary:{value:"\xa3\"\n" tag:"msgpack"}], err:[too short bytes]"#),
+        (b"\xcd\x01", r#"[binary:{value:"\xcd\x01" tag:"msgpack"}], err:[too short bytes]"#),
+        (b"\xdd\xff\xff\xff\xff", r#"[binary:{value:"\xdd\xff\xff\xff\xff" tag:"msgpack"}], err:[too short bytes]"#),
+        (
+            "\u{85}é\x7f".as_bytes(),
+            r#"[binary:{value:"\u0085é\x7f" tag:"msgpack"}], err:[data has left over size=5, last=1]"#,
+        ),
+    ] {
+        assert_eq!(problem(bytes), want);
     }
+    assert!(problem(&[0x91; 100]).ends_with("err:[values are nested too deeply]"));
+    let long = problem(&[0xc1; 100_000]);
+    assert!(long.len() < 5_000 && long.contains("\"... tag:"), "a long value is cut");
 }
 
 #[test]

@@ -10,21 +10,9 @@ use crate::{PluginError, TaskContext};
 
 /// Fills the placeholders of a container's command and arguments.
 pub(super) fn render(container: &mut Container, task: &TaskContext) -> Result<(), PluginError> {
-    let (input_path, checkpoint_prefix) = (task.paths.input_path(), task.paths.checkpoint_prefix());
-    let cx = ArgumentContext {
-        input_path: &input_path,
-        input_prefix: &task.paths.input_prefix,
-        output_prefix: &task.paths.output_prefix,
-        raw_output_prefix: &task.paths.raw_output_prefix,
-        checkpoint_prefix: &checkpoint_prefix,
-        prev_checkpoint_prefix: &task.paths.prev_checkpoint_prefix,
-        generated_name: &task.metadata.id.generated_name,
-        task_template_path: &task.paths.task_template_path,
-        namespace: &task.metadata.namespace,
-        inputs: task.inputs.as_deref(),
-    };
+    let cx = ArgumentContext::of(task);
     for templates in [&mut container.command, &mut container.args].into_iter().flatten() {
-        render_in_place(templates, &cx).map_err(|error| refusal(&error, &input_path))?;
+        render_in_place(templates, &cx).map_err(|error| refusal(&error, &cx.input_path))?;
     }
     Ok(())
 }

@@ -93,7 +93,8 @@ fn at_most<'a>(value: &'a Quantity, bound: &'a Quantity) -> &'a Quantity {
 /// # Differs from upstream
 ///
 /// With [`Unset::Leave`] a request or limit that was not set stays absent. Upstream writes it as zero, which for
-/// limits is below the request and is refused by the API server.
+/// limits is below the request and is refused by the API server. A zero also hides the amount of a pod template, which
+/// applies here.
 pub fn apply_overrides(
     resources: &ResourceRequirements,
     platform: &ResourceRequirements,

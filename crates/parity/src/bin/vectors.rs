@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use aileron_parity::differences::render_markdown;
+use aileron_parity::vectors::differences::render_markdown;
 use aileron_parity::vectors::run;
 use aileron_parity::vectors::selection::Selection;
 use anyhow::Context as _;

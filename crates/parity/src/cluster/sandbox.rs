@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use aileron_sandbox::{ApiServer, Options};
+use aileron_apiserver::{ApiServer, Options};
 use anyhow::{Context, Result};
 use axum::middleware;
 use tokio_util::sync::CancellationToken;

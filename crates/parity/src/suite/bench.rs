@@ -62,7 +62,7 @@ impl Bench {
         let BenchOptions { server, controllers, apiserver_flags, kubelet } = options;
         let options = cluster::Options { server, controllers, apiserver_flags, ..cluster::Options::default() };
         let cluster = Cluster::start(options).await?;
-        let crd = aileron_executor::action::crd::crd()?;
+        let crd = aileron_action::crd::crd()?;
         install_crd(&cluster.client(User::Admin).await?, &crd).await?;
         let data = cluster.dir().join("data");
         let settings = kubelet(kubelet::Settings::default().decide(script).store(Store::Local(data)));

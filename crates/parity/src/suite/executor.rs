@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use aileron_executor::config::{Config, Sources};
-use aileron_executor::run::{RunOptions, run};
-use aileron_executor::serve::Readiness;
+use aileron_config::{Config, Sources};
+use aileron_executor::assembly::{RunOptions, run};
+use aileron_executor::caches::readiness::Readiness;
 use aileron_machinery::PluginSet;
 use aileron_plugins::builtin::PluginConfigs;
 use anyhow::{Context, Result, bail};

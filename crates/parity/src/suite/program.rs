@@ -23,7 +23,21 @@ exec "$@" 3<&- </dev/null
 const WORKING: &str = "caches are complete; working";
 
 /// The crates that the program is made of.
-const SOURCES: [&str; 7] = ["cli", "executor", "sandbox", "plugins", "machinery", "kubekit", "idl"];
+const SOURCES: [&str; 13] = [
+    "cli",
+    "executor",
+    "flyte-local",
+    "preview",
+    "action",
+    "admission",
+    "config",
+    "apiserver",
+    "sandbox",
+    "plugins",
+    "machinery",
+    "kubekit",
+    "idl",
+];
 
 /// A running `aileron run`.
 #[derive(Debug)]

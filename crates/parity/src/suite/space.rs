@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use aileron_executor::action::{TaskAction, TaskActionStatus};
+use aileron_action::{TaskAction, TaskActionStatus};
 use aileron_idl::flyteidl2::common::ActionPhase;
 use aileron_idl::flyteidl2::workflow::ActionEvent;
 use anyhow::{Context, Result, bail};
@@ -385,7 +385,7 @@ impl Shown for TaskAction {
     }
 
     fn is_labelled(&self) -> bool {
-        aileron_executor::action::labels::are_terminal(self.metadata.labels.as_ref())
+        aileron_action::labels::are_terminal(self.metadata.labels.as_ref())
     }
 
     fn summary(&self) -> String {

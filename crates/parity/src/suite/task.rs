@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use aileron_executor::action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionSpec};
+use aileron_action::{ACTION_TYPE_CONDITION, TaskAction, TaskActionSpec};
 use aileron_idl::flyteidl2::core::resources::{ResourceEntry, ResourceName};
 use aileron_idl::flyteidl2::core::{
     Container, Identifier, Literal, LiteralMap, LiteralType, Primitive, Resources, RetryStrategy, Scalar, SimpleType,

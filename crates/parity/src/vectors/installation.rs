@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use aileron_executor::config::{Config, Loader, SourceFile, Sources};
+use aileron_config::{Config, Loader, SourceFile, Sources};
 use aileron_machinery::pod::CopilotStorage;
 use aileron_machinery::{AnyK8sPlugin, Platform, PluginSet, PodTemplates};
 use aileron_plugins::PluginConfigs;

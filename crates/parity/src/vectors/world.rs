@@ -9,11 +9,11 @@ mod services;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use aileron_executor::action::TaskAction;
-use aileron_executor::clock::Clock;
-use aileron_executor::cluster::ApiError;
+use aileron_action::TaskAction;
 use aileron_executor::storage::MemoryStore;
+use aileron_kubekit::ApiError;
 use aileron_machinery::ResourceKind;
+use aileron_machinery::clock::Clock;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -301,10 +301,11 @@ fn already_exists(resource: &str, name: &str) -> ApiError {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
     use aileron_executor::cluster::Objects as _;
     use k8s_openapi::api::core::v1::Pod;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
 
     fn world() -> World {
         World::new(Timestamp::UNIX_EPOCH, TaskAction::default())

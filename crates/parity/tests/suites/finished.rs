@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use aileron_apiserver::{Fault, Match};
 use aileron_idl::flyteidl2::core::{K8sObjectMetadata, K8sPod, task_template::Target};
 use aileron_idl::json_to_struct;
 use aileron_parity::suite::{Executor, LEFT_RUNNING, Server, Shown, Space, Task};
-use aileron_sandbox::{Fault, Match, install_definitions};
+use aileron_sandbox::install_definitions;
 use anyhow::{Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;

@@ -1,6 +1,6 @@
 //! Actions that cannot work: a clear answer, at once, and nothing left to clean up.
 
-use aileron_executor::action::TaskAction;
+use aileron_action::TaskAction;
 use aileron_executor::reconcile::PLUGIN_CHOSEN;
 use aileron_parity::suite::{Executor, Server, Shown, Task};
 use anyhow::Result;

@@ -96,8 +96,7 @@ async fn attempts_follow_one_another_after_a_pause(on: Server) -> Result<()> {
     let backoff = Backoff { base: Some(base), ..Backoff::default() };
     task.template.metadata.get_or_insert_default().retries = Some(RetryStrategy { retries: 3, backoff: Some(backoff) });
     space.submit(&task).await?;
-    let pauses =
-        |action: &aileron_executor::action::TaskAction| action.pending().is_some_and(|(code, _)| code == "Retry");
+    let pauses = |action: &aileron_action::TaskAction| action.pending().is_some_and(|(code, _)| code == "Retry");
     let pausing = space.until("again", "pauses before its second attempt", pauses).await?;
     let message = pausing.pending().unwrap().1;
     assert!(

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use aileron_executor::action::TaskAction;
+use aileron_action::TaskAction;
 use aileron_parity::cluster::Front;
 use aileron_parity::suite::{Executor, LOOK_EVERY, PATIENCE, Server, Shown, Space};
 use aileron_sandbox::install_definitions;

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::time::Instant;
 
-use aileron_executor::action::TaskAction;
+use aileron_action::TaskAction;
 use aileron_parity::cluster::{Front, Refuse, User};
 use aileron_parity::suite::{Bench, LOOK_EVERY, PATIENCE, Program, Server, Settings, Shown, Space, Task, binary};
 use anyhow::{Context, Result, ensure};

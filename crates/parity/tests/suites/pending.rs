@@ -1,6 +1,6 @@
 //! Why an action waits: the reason comes when something is in the way, and goes with it.
 
-use aileron_executor::action::TaskAction;
+use aileron_action::TaskAction;
 use aileron_parity::kubelet::status;
 use aileron_parity::suite::{Server, Shown, Space, Task};
 use anyhow::{Result, ensure};

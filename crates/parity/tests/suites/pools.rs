@@ -1,16 +1,17 @@
 //! Tokens of pools: never one too many, whoever gives them out, and none lost.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aileron_executor::action::TaskAction;
-use aileron_executor::config::sections::pools::PoolConfig;
-use aileron_executor::controller::memory::ActionKey;
-use aileron_executor::gate::Roster;
-use aileron_executor::pools::cluster::KubeTokens;
-use aileron_executor::pools::desk::TokenDesk;
-use aileron_executor::pools::limits::Account;
-use aileron_executor::pools::{Claim, Pools};
+use aileron_action::TaskAction;
+use aileron_admission::pools::broker::TokenBroker;
+use aileron_admission::pools::limits::{Account, Limits};
+use aileron_admission::pools::{Claim, Pool, Pools};
+use aileron_admission::waker::ActionWaker;
+use aileron_apiserver::{Fault, Match};
+use aileron_executor::tokens::KubeTokens;
+use aileron_machinery::ActionKey;
 use aileron_machinery::pod::phase::{is_terminal, pod_phase};
 use aileron_machinery::pod::{PodOptions, build_pod};
 use aileron_machinery::{
@@ -18,7 +19,6 @@ use aileron_machinery::{
 };
 use aileron_parity::cluster::User;
 use aileron_parity::suite::{Executor, LOOK_EVERY, PATIENCE, Server, Shown, Space, Task};
-use aileron_sandbox::{Fault, Match};
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -261,7 +261,7 @@ async fn projects_and_domains_have_their_share(space: &Space<'_>) -> Result<()> 
 
 struct SameAge;
 
-impl Roster for SameAge {
+impl ActionWaker for SameAge {
     fn wake(&self, _: &ActionKey) {}
 
     fn created(&self, _: &ActionKey) -> Option<Timestamp> {
@@ -273,11 +273,12 @@ impl Roster for SameAge {
 async fn two_who_do_not_know_of_one_another_give_out_no_token_too_many(on: Server) -> Result<()> {
     const CLAIMS: usize = 12;
     let space = on.shared().await?.space("two-desks").await?;
-    let config = PoolConfig { quota: TOKENS as u32, ..PoolConfig::default() };
-    let desk = || TokenDesk {
-        pools: Arc::new(Pools::new(&[("desks".to_owned(), config.clone())].into())),
+    let limits = Limits { quota: TOKENS as u32, project: None, domain: None };
+    let pool = Pool { limits, task_types: BTreeSet::new() };
+    let desk = || TokenBroker {
+        pools: Arc::new(Pools::new([("desks".to_owned(), pool.clone())].into())),
         store: Arc::new(KubeTokens::new(space.admin.clone())),
-        roster: Arc::new(SameAge),
+        waker: Arc::new(SameAge),
     };
     let desks = [desk(), desk(), desk()];
     let claim = |number: usize| {

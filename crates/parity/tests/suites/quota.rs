@@ -10,7 +10,7 @@ mod waiting;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use aileron_executor::action::TaskAction;
+use aileron_action::TaskAction;
 use aileron_parity::cluster::User;
 use aileron_parity::suite::{
     Bench, BenchOptions, Executor, LOOK_EVERY, Logs, PATIENCE, Server, Shown, Space, Task, started_once,

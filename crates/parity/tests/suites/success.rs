@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use aileron_executor::action::FINALIZER;
+use aileron_action::FINALIZER;
 use aileron_idl::flyteidl2::common::ActionPhase;
 use aileron_parity::cluster::AuditRecord;
 use aileron_parity::suite::{LOOK_EVERY, PATIENCE, Server, Shown, Sightings, Space, Task};

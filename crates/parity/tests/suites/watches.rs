@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use aileron_executor::action::TaskAction;
-use aileron_executor::watch::pods::slim;
+use aileron_action::TaskAction;
+use aileron_executor::caches::pods::slim;
 use aileron_machinery::Pending;
 use aileron_parity::cluster::{Front, Refuse};
 use aileron_parity::suite::{Executor, Server, Shown, Task};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use aileron_executor::action::{FINALIZER, TaskAction};
+use aileron_action::{FINALIZER, TaskAction};
 use aileron_parity::suite::{Executor, Server, Shown, Task};
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;

@@ -1,7 +1,5 @@
 //! The `JobSet` of a task: one indexed job with a pod per rank.
 
-use std::collections::BTreeMap;
-
 use aileron_idl::flyteidl2::plugins::ClusteredTaskSpec;
 use aileron_idl::message_from_struct;
 use aileron_machinery::pod::container::find_container_mut;
@@ -15,6 +13,7 @@ use super::environment::set_launcher_variables;
 use super::resource::{FailurePolicy, JobSet, JobSetSpec, Network, ReplicatedJob, SuccessPolicy};
 use super::{CLUSTERED_TASK, MAX_REPLICAS, NAME_MAX_LENGTH, PRIMARY_CONTAINER_ANNOTATION, WORKERS};
 use crate::pod_template;
+use crate::resource::OtherFields;
 
 /// Kubernetes' bound on the values of labels.
 const LABEL_VALUE_MAX_LENGTH: usize = 63;
@@ -65,13 +64,13 @@ pub(super) fn build(task: &TaskContext) -> Result<JobSet, PluginError> {
                 name: WORKERS.to_owned(),
                 replicas: 1,
                 template: JobTemplateSpec { metadata: None, spec: Some(job) },
-                other: BTreeMap::new(),
+                other: OtherFields::new(),
             }],
             network: Some(Network { enable_dns_hostnames: Some(true), ..Network::default() }),
             success_policy: Some(SuccessPolicy { operator: "All".to_owned(), ..SuccessPolicy::default() }),
             failure_policy: failure_policy(&spec)?,
             ttl_seconds_after_finished: ttl(&spec)?,
-            other: BTreeMap::new(),
+            other: OtherFields::new(),
         },
         status: None,
     })

@@ -1,13 +1,11 @@
 //! The part of a `JobSet` that we write and read.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::batch::v1::JobTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::custom_resource;
+use crate::resource::OtherFields;
 
 custom_resource! {
     /// Jobs that start, fail and end together.
@@ -34,7 +32,7 @@ pub struct JobSetSpec {
     pub ttl_seconds_after_finished: Option<i32>,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// Equal jobs of a set.
@@ -49,7 +47,7 @@ pub struct ReplicatedJob {
     pub template: JobTemplateSpec,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// How the pods of a set find each other.
@@ -61,7 +59,7 @@ pub struct Network {
     pub enable_dns_hostnames: Option<bool>,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// When a set has succeeded.
@@ -72,7 +70,7 @@ pub struct SuccessPolicy {
     pub operator: String,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// What happens when a job of a set fails.
@@ -83,7 +81,7 @@ pub struct FailurePolicy {
     pub max_restarts: i32,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// What the operator says about a set.
@@ -100,7 +98,7 @@ pub struct JobSetStatus {
     pub replicated_jobs_status: Vec<ReplicatedJobStatus>,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// Something that has happened to a set, or has not.
@@ -120,7 +118,7 @@ pub struct Condition {
     pub last_transition_time: Option<Time>,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// How the jobs of one name are doing: how many are in which state.
@@ -141,7 +139,7 @@ pub struct ReplicatedJobStatus {
     pub suspended: i32,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 impl Condition {

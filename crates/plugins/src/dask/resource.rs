@@ -1,13 +1,11 @@
 //! The parts of a `DaskJob` that we write and read.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{PodSpec, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::custom_resource;
+use crate::resource::OtherFields;
 
 custom_resource! {
     /// A Dask job, `kubernetes.dask.org/v1`: a cluster, and a pod that uses it and ends with the job.
@@ -24,7 +22,7 @@ pub struct DaskJobSpec {
     pub cluster: ClusterTemplate,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// The pod that runs the task.
@@ -35,7 +33,7 @@ pub struct JobSpec {
     pub spec: PodSpec,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// The cluster of a job. The operator makes a `DaskCluster` of it that bears the name of the job.
@@ -48,7 +46,7 @@ pub struct ClusterTemplate {
     pub spec: ClusterSpec,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// The parts of a cluster.
@@ -61,7 +59,7 @@ pub struct ClusterSpec {
     pub scheduler: SchedulerSpec,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// The workers.
@@ -74,7 +72,7 @@ pub struct WorkerSpec {
     pub spec: PodSpec,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// The scheduler.
@@ -87,7 +85,7 @@ pub struct SchedulerSpec {
     pub service: ServiceSpec,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// What the operator says about a job.
@@ -107,7 +105,7 @@ pub struct DaskJobStatus {
     pub end_time: Option<Time>,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// The states of a job that decide something; in all others it runs.

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-/// Fields of an object that nobody here speaks of; they are kept as they are.
-pub type OtherFields = BTreeMap<String, Value>;
+use crate::resource::OtherFields;
 
 /// The groups of replicas of a job, by role (`Worker`, `Master`, ...).
 pub type ReplicaSpecs = BTreeMap<String, ReplicaSpec>;

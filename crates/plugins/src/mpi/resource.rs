@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::custom_resource;
-use crate::kubeflow::resource::{JobStatus, OtherFields, ReplicaSpecs, RunPolicy};
+use crate::kubeflow::resource::{JobStatus, ReplicaSpecs, RunPolicy};
+use crate::resource::OtherFields;
 
 custom_resource! {
     /// A program that speaks MPI.

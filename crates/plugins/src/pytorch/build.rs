@@ -7,9 +7,10 @@ use aileron_machinery::{PluginError, TaskContext};
 use super::PYTORCH;
 use super::resource::{ElasticPolicy, PyTorchJob, PyTorchJobSpec};
 use crate::kubeflow::replica::{RoleSettings, replica_spec, role_spec};
-use crate::kubeflow::resource::{OtherFields, ReplicaSpec, ReplicaSpecs, RunPolicy};
+use crate::kubeflow::resource::{ReplicaSpec, ReplicaSpecs, RunPolicy};
 use crate::kubeflow::run_policy::run_policy;
 use crate::kubeflow::settings::{Settings, require_workers};
+use crate::resource::OtherFields;
 
 /// The name by which the job calls the replica that the workers meet at.
 pub(super) const MASTER: &str = "Master";

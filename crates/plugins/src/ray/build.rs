@@ -24,6 +24,7 @@ use super::resource::{
 };
 use super::runtime_env;
 use crate::pod_template;
+use crate::resource::OtherFields;
 
 /// The `RayJob` for an attempt.
 ///
@@ -40,7 +41,7 @@ pub(super) fn build(config: &RayConfig, task: &TaskContext) -> Result<RayJob, Pl
         enable_ingress: Some(true),
         ray_start_params: head_start_params(config, settings.head_start_params()),
         template: head_template(config, task, &pod, cluster.head_group_spec.as_ref())?,
-        other: BTreeMap::new(),
+        other: OtherFields::new(),
     };
     let mut workers = Vec::with_capacity(cluster.worker_group_spec.len());
     for (index, group) in cluster.worker_group_spec.iter().enumerate() {
@@ -52,7 +53,7 @@ pub(super) fn build(config: &RayConfig, task: &TaskContext) -> Result<RayJob, Pl
             ray_start_params: worker_start_params(config, settings.worker_start_params(index)),
             scale_strategy: BTreeMap::new(),
             template: worker_template(task, &pod, group)?,
-            other: BTreeMap::new(),
+            other: OtherFields::new(),
         });
     }
     let account = Some(service_account(&task.metadata)).filter(|account| !account.is_empty());
@@ -79,14 +80,14 @@ pub(super) fn build(config: &RayConfig, task: &TaskContext) -> Result<RayJob, Pl
                 worker_group_specs: workers,
                 enable_in_tree_autoscaling: Some(cluster.enable_autoscaling),
                 autoscaler_options: autoscaler_options(cluster),
-                other: BTreeMap::new(),
+                other: OtherFields::new(),
             }),
             runtime_env_yaml: runtime_env::of_job(job)?,
             shutdown_after_job_finishes: shutdown,
             ttl_seconds_after_finished: ttl,
             submission_mode: Some(submission_mode),
             submitter_pod_template: submitter,
-            other: BTreeMap::new(),
+            other: OtherFields::new(),
         },
         status: None,
     })
@@ -179,6 +180,6 @@ fn autoscaler_options(cluster: &RayCluster) -> Option<AutoscalerOptions> {
         idle_timeout_seconds: Some(*idle_timeout_seconds).filter(|seconds| *seconds > 0),
         upscaling_mode: mode.map(str::to_owned),
         env: environment::from_proto(env),
-        other: BTreeMap::new(),
+        other: OtherFields::new(),
     })
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::custom_resource;
+use crate::resource::OtherFields;
 
 custom_resource! {
     /// A Ray job together with the cluster it runs on.
@@ -39,7 +40,7 @@ pub struct RayJobSpec {
     pub submitter_pod_template: Option<PodTemplateSpec>,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// How a job reaches its cluster.
@@ -75,7 +76,7 @@ pub struct RayClusterSpec {
     pub autoscaler_options: Option<AutoscalerOptions>,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// The head node of a cluster.
@@ -94,7 +95,7 @@ pub struct HeadGroupSpec {
     pub template: PodTemplateSpec,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// Worker nodes of one kind.
@@ -117,7 +118,7 @@ pub struct WorkerGroupSpec {
     pub template: PodTemplateSpec,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// How Ray changes the number of workers.
@@ -141,7 +142,7 @@ pub struct AutoscalerOptions {
     pub env: Vec<EnvVar>,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// What the operator says about a job.
@@ -178,7 +179,7 @@ pub struct RayJobStatus {
     pub end_time: Option<Time>,
     /// Fields that only the operator knows.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 #[cfg(test)]

@@ -1,16 +1,19 @@
 //! The runtime environment of a job: what Ray installs and sets before the job runs.
 
-mod yaml;
-
 use aileron_idl::flyteidl2::plugins::RayJob;
 use aileron_machinery::PluginError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
+use serde_saphyr::{ser_options, to_string_with_options};
 
 /// The runtime environment as a YAML document; empty if the task names none.
 ///
 /// Older tasks give it as JSON in base64.
+///
+/// # Differs from upstream
+/// The document that is made from JSON is laid out differently, but a YAML reader sees the same values. Whole numbers
+/// have all their digits; upstream writes a million as `1e+06`.
 pub(super) fn of_job(job: &RayJob) -> Result<String, PluginError> {
     // Deprecated by its makers, yet sent by every SDK before the YAML form came up.
     #[allow(deprecated)]
@@ -21,7 +24,10 @@ pub(super) fn of_job(job: &RayJob) -> Result<String, PluginError> {
     let json = STANDARD.decode(encoded).map_err(|error| unreadable("base64", &error))?;
     let members: Option<Map<String, Value>> =
         serde_json::from_slice(&json).map_err(|error| unreadable("a JSON object", &error))?;
-    Ok(yaml::document(&members.unwrap_or_default()))
+    // Each value stands on one line, so that the document reads the same however long its texts are.
+    let options = ser_options! { prefer_block_scalars: false };
+    to_string_with_options(&members.unwrap_or_default(), options)
+        .map_err(|error| PluginError::uncoded(format!("custom.runtime_env cannot be written as YAML: {error}")))
 }
 
 fn unreadable(expected: &str, cause: &dyn std::error::Error) -> PluginError {
@@ -45,12 +51,33 @@ mod tests {
     }
 
     #[test]
-    fn json_becomes_yaml() {
+    fn json_becomes_block_yaml() {
         assert_eq!(converted("null"), "{}\n");
+        assert_eq!(converted(r#"{"pip": ["numpy==1.2", "pandas"]}"#), "pip:\n- numpy==1.2\n- pandas\n");
         assert_eq!(
-            converted(r#"{"pip": ["numpy", {"a": 1, "b": []}], "n": 1e6, "env_vars": {"X": "true", "Y_1": ""}}"#),
-            "env_vars:\n  X: \"true\"\n  Y_1: \"\"\n\"n\": 1e+06\npip:\n- numpy\n- a: 1\n  b: []\n"
+            converted(r#"{"env_vars": {"X": "true", "Y_1": "", "n": "1"}, "nested": [{"a": 1, "b": []}, null]}"#),
+            "env_vars:\n  X: \"true\"\n  Y_1: \"\"\n  \"n\": \"1\"\nnested:\n- a: 1\n  b: []\n- null\n"
         );
+    }
+
+    /// For a reader of YAML 1.1 `no` is a truth value, `1:30` a number, and `1e6` a text.
+    #[test]
+    fn texts_stay_texts_and_numbers_stay_numbers_for_a_reader_of_yaml_1_1() {
+        for text in ["no", "y", "on", "~", "null", "1", "-1.5", "0x1F", "1e3", "1:30", "2001-02-03", ".inf", "", " x"] {
+            let line = converted(&serde_json::json!({"v": text}).to_string());
+            assert!(["v: \"", "v: '"].iter().any(|start| line.starts_with(start)), "{text:?} is not quoted: {line}");
+        }
+        assert_eq!(converted(r#"{"v": 2000000}"#), "v: 2000000\n");
+        assert_eq!(converted(r#"{"v": 1.5e300}"#), "v: 1.5e+300\n");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_text_is_read_back_as_it_was(key in "\\PC{0,12}", text in "(\\PC|[\n\t\r :#'\"-]){0,40}") {
+            let json = serde_json::json!({key: [text]});
+            let read: Value = serde_saphyr::from_str(&converted(&json.to_string())).unwrap();
+            proptest::prop_assert_eq!(read, json);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::custom_resource;
+use crate::resource::OtherFields;
 
 custom_resource! {
     /// A Spark application, `sparkoperator.k8s.io/v1beta2`: a driver and its executors.
@@ -55,7 +56,7 @@ pub struct SparkApplicationSpec {
     pub executor: ExecutorSpec,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// When the operator submits an application again.
@@ -69,7 +70,7 @@ pub struct RestartPolicy {
     pub on_submission_failure_retries: Option<i32>,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// What driver and executors have in common.
@@ -123,7 +124,7 @@ pub struct SparkPodSpec {
     pub template: Option<PodTemplateSpec>,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// The executors.
@@ -160,7 +161,7 @@ pub struct SparkApplicationStatus {
     pub spark_application_id: String,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// Where an application stands.
@@ -174,7 +175,7 @@ pub struct ApplicationState {
     pub error_message: String,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// What the operator says about the driver.
@@ -189,7 +190,7 @@ pub struct DriverInfo {
     pub web_ui_ingress_address: String,
     /// Everything else.
     #[serde(flatten)]
-    pub other: BTreeMap<String, Value>,
+    pub other: OtherFields,
 }
 
 /// The states of an application that decide something; in all others it runs.

@@ -1,4 +1,4 @@
-//! The definitions of the kinds that operators work on.
+//! CustomResourceDefinitions of the kinds that operators work on.
 
 use std::time::Duration;
 
@@ -14,17 +14,19 @@ use kube::runtime::wait::await_condition;
 
 use super::{OperatorError, Rules};
 
-/// An API server takes a second at most; longer means that it never will.
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(20);
-/// What the API server wants of definitions in groups that belong to Kubernetes, and the honest answer.
+/// How long to wait until a definition is established. API servers need about a second; after this time it is an error.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(20);
+/// Annotation that the API server requires of definitions in groups of Kubernetes. The value tells that the Kubernetes
+/// project has not approved the definition.
 const APPROVAL: (&str, &str) = ("api-approved.kubernetes.io", "unapproved, the operator is simulated");
-/// How the names of such groups end.
-const PROTECTED: [&str; 2] = [".k8s.io", ".kubernetes.io"];
-/// Who applies the definitions.
-const MANAGER: &str = "aileron-sandbox";
+/// Suffixes of the groups of Kubernetes.
+const PROTECTED_SUFFIXES: [&str; 2] = [".k8s.io", ".kubernetes.io"];
+/// Field manager with which the definitions are applied.
+const FIELD_MANAGER: &str = "aileron-sandbox";
 
 impl Rules {
-    /// A definition of the kind that takes any spec and any status: what the real operator would refuse is not refused.
+    /// A definition of the kind that accepts every spec and every status. It does not refuse what the definition of the
+    /// real operator would refuse.
     #[must_use]
     pub fn definition(&self) -> CustomResourceDefinition {
         let anything = || JSONSchemaProps {
@@ -61,7 +63,7 @@ impl Rules {
             additional_printer_columns: Some(columns.chain([age]).collect()),
             ..CustomResourceDefinitionVersion::default()
         };
-        let is_protected = PROTECTED.iter().any(|end| self.group.ends_with(end));
+        let is_protected = PROTECTED_SUFFIXES.iter().any(|end| self.group.ends_with(end));
         let approval = is_protected.then(|| [(APPROVAL.0.to_owned(), APPROVAL.1.to_owned())].into());
         CustomResourceDefinition {
             metadata: ObjectMeta { name: Some(self.qualified()), annotations: approval, ..ObjectMeta::default() },
@@ -84,20 +86,20 @@ impl Rules {
     }
 }
 
-/// Defines the kinds, and waits until they are served. Doing it again changes nothing.
+/// Installs the definitions of the kinds and waits until they are established. Installing them again changes nothing.
 ///
 /// # Errors
-/// A definition is refused, or does not come into use.
+/// The API server refuses a definition, or does not establish it in time.
 pub async fn install_definitions(client: &Client, rules: &[Rules]) -> Result<(), OperatorError> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let install = |rules: &Rules| {
         let (definitions, definition, name) = (definitions.clone(), rules.definition(), rules.qualified());
         async move {
             let refused = |source| OperatorError::Refused { name: name.clone(), source };
-            let params = PatchParams::apply(MANAGER).force();
+            let params = PatchParams::apply(FIELD_MANAGER).force();
             definitions.patch(&name, &params, &Patch::Apply(&definition)).await.map_err(refused)?;
             let established = await_condition(definitions, &name, conditions::is_crd_established());
-            match tokio::time::timeout(ESTABLISHED_WITHIN, established).await {
+            match tokio::time::timeout(ESTABLISH_TIMEOUT, established).await {
                 Ok(Ok(_)) => Ok(()),
                 Ok(Err(_)) | Err(_) => Err(OperatorError::NotEstablished(name)),
             }

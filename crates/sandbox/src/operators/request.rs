@@ -1,42 +1,43 @@
-//! How an object says it should end.
+//! What an object requests about its simulated run: outcome, message, duration.
 
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use crate::object::meta;
+use super::object::meta;
 
-/// The outcome of objects that say nothing.
+/// The default outcome.
 pub(super) const SUCCEED: &str = "succeed";
-/// The outcome of failures without particulars.
+/// The outcome of an ordinary failure.
 pub(super) const FAIL: &str = "fail";
-/// Never ends.
+/// The outcome of an object that never ends.
 pub(super) const HANG: &str = "hang";
 
-/// Ends an outcome that is for the first attempt only.
-const ONCE: &str = "-once";
-/// Where the executor writes the attempt, from 1.
+/// Suffix of an outcome that is for the first attempt only.
+const ONCE_SUFFIX: &str = "-once";
+/// Label in which the executor writes the number of the attempt, starting at 1.
 const ATTEMPT_LABEL: &str = "attempt";
 
-/// Something an object can ask for, on itself or anywhere inside: an annotation or label, or a variable of a container.
-struct Wish {
+/// A setting that an object can have in its own annotations or labels, or anywhere in its spec: in the annotations or
+/// labels of a template, or in an environment variable of a container.
+struct Setting {
     annotation: &'static str,
     variable: &'static str,
 }
 
-const OUTCOME: Wish = Wish { annotation: "simulate.aileron.dev/outcome", variable: "AILERON_SIMULATE" };
-const MESSAGE: Wish = Wish { annotation: "simulate.aileron.dev/message", variable: "AILERON_SIMULATE_MESSAGE" };
-const RUN_FOR: Wish = Wish { annotation: "simulate.aileron.dev/run-for", variable: "AILERON_SIMULATE_RUN_FOR" };
+const OUTCOME: Setting = Setting { annotation: "simulate.aileron.dev/outcome", variable: "AILERON_SIMULATE" };
+const MESSAGE: Setting = Setting { annotation: "simulate.aileron.dev/message", variable: "AILERON_SIMULATE_MESSAGE" };
+const RUN_FOR: Setting = Setting { annotation: "simulate.aileron.dev/run-for", variable: "AILERON_SIMULATE_RUN_FOR" };
 
-/// What an object asks for.
+/// What an object requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// How it ends.
+    /// How the object ends.
     pub outcome: String,
-    /// What a failure says.
+    /// The message of a failure.
     pub message: Option<String>,
-    /// How long it runs before it ends.
+    /// How long the object runs before it ends.
     pub run_for: Option<SignedDuration>,
-    /// Which attempt it is, from 1.
+    /// The number of the attempt, starting at 1.
     pub attempt: u32,
 }
 
@@ -46,49 +47,49 @@ impl Request {
         Self {
             outcome: outcome(OUTCOME.find(object).unwrap_or_default(), attempt),
             message: MESSAGE.find(object).map(str::to_owned),
-            // What cannot be read is as good as not said; the status tells what happened in any case.
+            // A malformed duration is ignored.
             run_for: RUN_FOR.find(object).and_then(|text| text.trim().parse().ok()),
             attempt,
         }
     }
 }
 
-impl Wish {
-    /// The object's own word counts more than that of its parts.
+impl Setting {
+    /// The value of the setting. Metadata of the object has priority over its spec.
     fn find<'a>(&self, object: &'a Value) -> Option<&'a str> {
-        self.in_maps(&object["metadata"]).or_else(|| self.inside(&object["spec"])).filter(|text| !text.is_empty())
+        self.in_metadata(&object["metadata"]).or_else(|| self.in_spec(&object["spec"])).filter(|text| !text.is_empty())
     }
 
-    fn in_maps<'a>(&self, metadata: &'a Value) -> Option<&'a str> {
+    fn in_metadata<'a>(&self, metadata: &'a Value) -> Option<&'a str> {
         ["annotations", "labels"].iter().find_map(|map| metadata.get(map)?.get(self.annotation)?.as_str())
     }
 
-    fn inside<'a>(&self, part: &'a Value) -> Option<&'a str> {
+    fn in_spec<'a>(&self, part: &'a Value) -> Option<&'a str> {
         match part {
-            Value::Array(items) => items.iter().find_map(|item| self.inside(item)),
+            Value::Array(items) => items.iter().find_map(|item| self.in_spec(item)),
             Value::Object(fields) => {
                 let variables = fields.get("env").and_then(Value::as_array).into_iter().flatten();
                 let variable = variables.into_iter().find(|one| one["name"] == self.variable);
-                let said = variable.and_then(|one| one["value"].as_str()).or_else(|| self.in_maps(part));
-                said.or_else(|| fields.values().find_map(|field| self.inside(field)))
+                let own = variable.and_then(|one| one["value"].as_str()).or_else(|| self.in_metadata(part));
+                own.or_else(|| fields.values().find_map(|field| self.in_spec(field)))
             }
             _ => None,
         }
     }
 }
 
-/// By the label, else by the end of the name, which counts from 0.
+/// The number of the attempt: from the label, or from the end of the name, which counts from 0.
 fn attempt(object: &Value) -> u32 {
     let label = object["metadata"]["labels"][ATTEMPT_LABEL].as_str().and_then(|text| text.parse().ok());
     let by_name = || meta(object, "name").rsplit_once('-')?.1.parse::<u32>().ok()?.checked_add(1);
     label.or_else(by_name).unwrap_or(1).max(1)
 }
 
-/// The word for an attempt; the last one is for all that follow.
-fn outcome(words: &str, attempt: u32) -> String {
-    let mut all: Vec<&str> = words.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+/// The outcome of an attempt. The last outcome of the list is for all following attempts.
+fn outcome(list: &str, attempt: u32) -> String {
+    let mut all: Vec<&str> = list.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     if let [only] = all[..]
-        && let Some(first) = only.strip_suffix(ONCE)
+        && let Some(first) = only.strip_suffix(ONCE_SUFFIX)
     {
         all = vec![first, SUCCEED];
     }
@@ -103,13 +104,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attempt_gets_its_word() {
-        let words = |words: &str| [1, 2, 3].map(|attempt| outcome(words, attempt)).join(" ");
-        assert_eq!(words(""), "succeed succeed succeed");
-        assert_eq!(words("fail"), "fail fail fail");
-        assert_eq!(words("fail-once"), "fail succeed succeed");
-        assert_eq!(words("restart, fail , succeed"), "restart fail succeed");
-        assert_eq!(words("fail,hang"), "fail hang hang");
+    fn each_attempt_has_its_outcome() {
+        let outcomes = |list: &str| [1, 2, 3].map(|attempt| outcome(list, attempt)).join(" ");
+        assert_eq!(outcomes(""), "succeed succeed succeed");
+        assert_eq!(outcomes("fail"), "fail fail fail");
+        assert_eq!(outcomes("fail-once"), "fail succeed succeed");
+        assert_eq!(outcomes("restart, fail , succeed"), "restart fail succeed");
+        assert_eq!(outcomes("fail,hang"), "fail hang hang");
     }
 
     #[test]
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_are_found_wherever_a_task_can_put_them() {
+    fn settings_are_found_wherever_a_task_can_put_them() {
         let own = json!({"annotations": {"simulate.aileron.dev/outcome": "hang"}});
         let driver = json!({"env": [{"name": "OTHER"}, {"name": "AILERON_SIMULATE", "value": "fail"}]});
         let template = json!({"metadata": {"labels": {"simulate.aileron.dev/outcome": "fail-once"}}, "spec": {}});
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn particulars_are_taken_and_nonsense_is_not() {
+    fn message_and_duration_are_read_and_a_malformed_duration_is_ignored() {
         let request = |run_for: &str| {
             let annotations = json!({"simulate.aileron.dev/message": "no", "simulate.aileron.dev/run-for": run_for});
             Request::of(&json!({"metadata": {"annotations": annotations}}))

@@ -1,4 +1,4 @@
-//! Rule files: how the objects of a kind come along.
+//! Rule files: the stages of the objects of a kind.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::fill::{self, UnknownPlaceholder};
+use super::placeholders::{self, UnknownPlaceholder};
 
-/// The files that come with the program.
+/// The built-in rule files.
 const BUILTIN: [(&str, &str); 7] = [
     ("spark.yaml", include_str!("rules/spark.yaml")),
     ("ray.yaml", include_str!("rules/ray.yaml")),
@@ -29,19 +29,19 @@ const BUILTIN: [(&str, &str); 7] = [
 /// shortNames: [kt]
 /// columns:                                  # what `kubectl get` shows
 ///   - {name: State, path: .status.state}
-/// replicas: {cups: .spec.cups}              # how many there are of what
-/// message: it leaks                         # what failures say, unless the object says otherwise
-/// stages:                                   # the first that fits is done
+/// replicas: {cups: .spec.cups}              # roles, and the path of the number of their replicas
+/// message: it leaks                         # message of failures, unless the object requests another one
+/// stages:                                   # the first stage that matches is next
 ///   - name: heating
-///     when: {.status.state: ""}             # absent is empty
+///     when: {.status.state: ""}             # an absent field is empty
 ///     after: 200ms
 ///     status: {state: Heating, since: "{now}"}
 ///   - name: boiled
 ///     when: {.status.state: Heating}
-///     outcome: succeed                      # only if the object is to end like this
+///     outcome: succeed                      # only if the object requests this outcome
 ///     after: 1s
 ///     status: {state: Boiled, cups: "{replicas.cups}"}
-///     conditions:                           # those of a type replace each other
+///     conditions:                           # a condition replaces the one of the same type
 ///       - {type: Ready, status: "True", reason: Hot, message: "{name} boils"}
 ///   - name: broken
 ///     when: {.status.state: Heating}
@@ -50,12 +50,13 @@ const BUILTIN: [(&str, &str); 7] = [
 ///     status: {state: Broken, why: "{message}"}
 /// ```
 ///
-/// A stage's status is merged into the object's. In it, `{now}`, `{name}`, `{namespace}`, `{uid}`, `{hex}` (the uid
-/// without dashes), `{short}` (the beginning of it), `{attempt}`, `{message}` and `{replicas.ROLE}` are replaced. What
-/// mentions `{role}` is there once for each role that has replicas, and then `{replicas}` is their number; what
-/// mentions `{index.ROLE}` is there once for each of them. A text that is nothing but a number becomes one.
+/// The status of a stage is merged into the status of the object. These placeholders are replaced in it: `{now}`,
+/// `{name}`, `{namespace}`, `{uid}`, `{hex}` (the uid without dashes), `{short}` (the first characters of `{hex}`),
+/// `{attempt}`, `{message}` and `{replicas.ROLE}`. An item with `{role}` is copied for each role that has replicas; in
+/// it, `{replicas}` is the number of the replicas. An item with `{index.ROLE}` is copied for each replica of the role.
+/// A text that is only a count becomes a number.
 ///
-/// Times have milliseconds, other than those of real operators: here stages may follow each other within a second, and
+/// Times have milliseconds, unlike those of real operators. Simulated stages may follow each other within a second, and
 /// readers order conditions by their times.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -75,28 +76,29 @@ pub struct Rules {
     pub(super) stages: Vec<Stage>,
 }
 
-/// A column of the table of a kind.
+/// A column that `kubectl get` shows.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Column {
     pub name: String,
     pub path: String,
-    /// As in definitions: `string`, `integer`, `date`.
+    /// The type as in CustomResourceDefinitions: `string`, `integer`, `date`.
     #[serde(rename = "type", default = "text_type")]
     pub kind: String,
 }
 
-/// One step of an object's life.
+/// One stage of an object.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stage {
     pub name: String,
-    /// JSON paths, and what they must lead to.
+    /// JSON paths and their allowed values. All must match.
     #[serde(default)]
-    pub when: BTreeMap<String, Words>,
-    /// The outcomes that pass through here; empty for all.
+    pub when: BTreeMap<String, OneOrMore>,
+    /// The outcomes that this stage is for; empty for all outcomes.
     #[serde(default)]
-    pub outcome: Words,
+    pub outcome: OneOrMore,
+    /// Delay before the stage.
     pub after: SignedDuration,
     /// Merged into the status of the object.
     #[serde(default)]
@@ -105,62 +107,64 @@ pub(super) struct Stage {
     pub conditions: Vec<Value>,
 }
 
-/// One word or several.
+/// One string or a list of strings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Words {
+pub(super) enum OneOrMore {
     One(String),
-    Some(Vec<String>),
+    More(Vec<String>),
 }
 
-/// A rule file cannot be used.
+/// Why a rule file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// It is not YAML, or not of the right shape.
+    /// The file is not YAML, or has unknown or missing fields.
     #[error("not a rule file: {0}")]
     Syntax(String),
-    /// Nothing would ever happen.
+    /// The file has no stages.
     #[error("the rules for {0} have no stages; add one")]
     NoStages(String),
-    /// A stage says something that nothing can be put in place of.
+    /// A stage has an unknown placeholder.
     #[error("stage {stage} of the rules for {kind}: {source}")]
     Placeholder {
         /// The kind.
         kind: String,
         /// The stage.
         stage: String,
-        /// What it says.
+        /// The placeholder.
         #[source]
         source: UnknownPlaceholder,
     },
 }
 
-impl Default for Words {
+impl Default for OneOrMore {
     fn default() -> Self {
-        Self::Some(Vec::new())
+        Self::More(Vec::new())
     }
 }
 
-impl Words {
+impl OneOrMore {
     pub(super) fn all(&self) -> &[String] {
         match self {
-            Self::One(word) => std::slice::from_ref(word),
-            Self::Some(words) => words,
+            Self::One(value) => std::slice::from_ref(value),
+            Self::More(values) => values,
         }
     }
 
-    pub(super) fn has(&self, word: &str) -> bool {
-        self.all().iter().any(|one| one == word)
+    pub(super) fn has(&self, value: &str) -> bool {
+        self.all().iter().any(|one| one == value)
     }
 }
 
 impl Rules {
-    /// The rules of all kinds that task plugins create.
+    /// The rules of all kinds that the built-in task plugins create.
     #[must_use]
     pub fn builtin() -> Vec<Self> {
         let read = |(file, text): &(&str, &str)| {
-            // A test reads them all; one that cannot be read would only be missing.
-            Self::read(text).inspect_err(|error| tracing::error!(%file, %error, "a rule file is broken")).ok()
+            // A test reads all built-in files, so an error cannot happen in a released program.
+            Self::read(text)
+                .inspect_err(|error| tracing::error!(%file, %error, "a built-in rule file cannot be read"))
+                .ok()
         };
         BUILTIN.iter().filter_map(read).collect()
     }
@@ -168,7 +172,7 @@ impl Rules {
     /// Reads a rule file.
     ///
     /// # Errors
-    /// It cannot be used; the error says why.
+    /// The file cannot be used.
     pub fn read(text: &str) -> Result<Self, RulesError> {
         let rules: Self = serde_saphyr::from_str(text).map_err(|error| RulesError::Syntax(error.to_string()))?;
         if rules.stages.is_empty() {
@@ -177,25 +181,26 @@ impl Rules {
         for stage in &rules.stages {
             let status = Value::Object(stage.status.clone());
             let mut texts = std::iter::once(&status).chain(&stage.conditions);
-            texts.try_for_each(|text| fill::check(text, rules.replicas.keys())).map_err(|source| {
+            texts.try_for_each(|text| placeholders::check(text, rules.replicas.keys())).map_err(|source| {
                 RulesError::Placeholder { kind: rules.qualified(), stage: stage.name.clone(), source }
             })?;
         }
         Ok(rules)
     }
 
-    /// The resource and its group, which is also the name of its definition: `kettles.kitchen.example.org`.
+    /// Plural name and group: `kettles.kitchen.example.org`. This is also the name of the CustomResourceDefinition.
     #[must_use]
     pub fn qualified(&self) -> String {
         format!("{}.{}", self.plural, self.group)
     }
 
-    /// What an object may ask for, without what is always possible.
+    /// The outcomes that the stages name. Every kind also has the outcome `hang`.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = &str> {
         self.stages.iter().flat_map(|stage| stage.outcome.all()).map(String::as_str)
     }
 }
 
+/// Default of [`Column::kind`].
 fn text_type() -> String {
     "string".to_owned()
 }
@@ -212,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn all_files_can_be_read_and_end_well_and_badly() {
+    fn all_built_in_files_can_be_read_and_have_success_and_failure() {
         let all = Rules::builtin();
         assert_eq!(all.len(), BUILTIN.len());
         for rules in &all {
@@ -222,15 +227,15 @@ mod tests {
     }
 
     #[test]
-    fn files_that_cannot_be_used_say_why() {
+    fn an_unusable_file_is_an_error_with_the_reason() {
         assert_eq!(problem("stages: []"), "the rules for things.g.io have no stages; add one");
         assert!(problem("stages: [{name: a, after: soon}]").starts_with("not a rule file: "));
         assert!(problem("stages: [{name: a, after: 1s, statsu: {}}]").contains("statsu"));
         let unknown = problem("stages: [{name: a, after: 1s, status: {a: 'of {replicas.cups}'}}]");
         assert_eq!(
             unknown,
-            "stage a of the rules for things.g.io: nothing can be put in place of {replicas.cups}; see the documentation \
-             of rule files for what can"
+            "stage a of the rules for things.g.io: unknown placeholder {replicas.cups}; the documentation of rule files \
+             lists the known ones"
         );
     }
 }

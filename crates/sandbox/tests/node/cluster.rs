@@ -1,10 +1,11 @@
-//! A server and a node, and ways to wait for what pods do.
+//! An API server with a node, and functions that wait for pods.
 #![allow(dead_code)] // each suite uses its part
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aileron_sandbox::{ApiServer, Node, NodeOptions, Options};
+use aileron_apiserver::{ApiServer, Options};
+use aileron_sandbox::{Node, NodeOptions};
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{ListParams, LogParams, PostParams, WatchEvent, WatchParams};
@@ -12,7 +13,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-/// The machine may be busy with other tests.
+/// Time limit of a wait. It is long because the machine may be busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Cluster {
@@ -52,13 +53,13 @@ impl Cluster {
         Api::default_namespaced(self.client())
     }
 
-    #[allow(clippy::needless_pass_by_value)] // so it reads better where it is called
+    #[allow(clippy::needless_pass_by_value)] // callers pass `json!` values
     pub async fn create(&self, name: &str, spec: Value) {
         let pod = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap();
         self.pods().create(&PostParams::default(), &pod).await.unwrap();
     }
 
-    /// The pod once it is so, also if that is past by now.
+    /// The first version of the pod for which `holds` is true, including past versions.
     pub async fn until(&self, name: &str, holds: impl Fn(&Pod) -> bool) -> Pod {
         let found = async {
             loop {
@@ -88,14 +89,14 @@ impl Cluster {
         tokio::time::timeout(PATIENCE, gone).await.unwrap();
     }
 
-    /// The last state of a pod before it is gone.
+    /// The last version of a pod before its deletion.
     pub fn watch_end(&self, name: &str) -> JoinHandle<Pod> {
         let (pods, params) = (self.pods(), WatchParams::default().fields(&format!("metadata.name={name}")));
         tokio::spawn(async move {
             let mut events = Box::pin(pods.watch(&params, "0").await.unwrap());
             while let Some(event) = events.try_next().await.unwrap() {
                 if let WatchEvent::Deleted(pod) = event {
-                    // Its files go a little later.
+                    // The node removes the files a moment later.
                     tokio::time::sleep(Duration::from_millis(300)).await;
                     return pod;
                 }
@@ -125,7 +126,7 @@ impl Cluster {
         tokio::time::timeout(PATIENCE, lines.try_next()).await.unwrap().unwrap().unwrap()
     }
 
-    /// The first events about a pod, once there are so many.
+    /// The first `count` events about a pod, once they exist.
     pub async fn events(&self, name: &str, count: usize) -> Vec<String> {
         let api: Api<Event> = Api::default_namespaced(self.client());
         let params = ListParams::default().fields(&format!("involvedObject.name={name}"));
@@ -151,7 +152,7 @@ impl Cluster {
     }
 }
 
-/// A container that runs a script. Two dollars would be one by the time the shell sees them.
+/// A container that runs a script. As in all commands of containers, `$$` stands for one dollar sign.
 pub fn sh(name: &str, script: &str) -> Value {
     json!({"name": name, "image": "host", "command": ["sh", "-c", script.replace("$$", "$$$$")]})
 }
@@ -164,7 +165,7 @@ pub fn value(pod: &Pod) -> Value {
     serde_json::to_value(pod).unwrap()
 }
 
-/// The status of one container; nothing if there is none.
+/// The status of one container; null if there is none.
 pub fn status_of(pod: &Pod, container: &str) -> Value {
     let status = value(pod)["status"].clone();
     let lists = ["containerStatuses", "initContainerStatuses"];
@@ -172,13 +173,13 @@ pub fn status_of(pod: &Pod, container: &str) -> Value {
     all.find(|one| one["name"] == container).unwrap_or_default()
 }
 
-/// Whether a process has this number; one that nobody asked how it ended counts as gone.
+/// Whether a process with this id runs. A zombie process counts as ended.
 pub fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-/// Waits until no process has this number.
+/// Waits until the process with this id has ended.
 pub async fn gone(pid: &str) {
     assert!(pid.parse::<u32>().is_ok(), "{pid:?} is no process");
     for _ in 0..500 {

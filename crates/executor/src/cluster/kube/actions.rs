@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use aileron_action::{Action, FINALIZER, TaskAction};
+use aileron_kubekit::ApiError;
+use aileron_machinery::ActionKey;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -13,9 +16,8 @@ use tokio::sync::Semaphore;
 
 use super::Writer;
 use super::requests::{at, for_metadata, unbuildable};
-use crate::action::{Action, ActionKey, FINALIZER, TaskAction};
-use crate::cluster::{Actions, ApiError, WriteSlot};
-use crate::controller::memory::Memory;
+use crate::caches::actions::ActionStore;
+use crate::cluster::{Actions, WriteSlot};
 
 /// The name under which warnings are recorded, as `kubectl describe` shows it. The Go executor uses the same name.
 const REPORTER: &str = "taskaction-controller";
@@ -27,14 +29,14 @@ const WARNINGS_IN_FLIGHT: usize = 32;
 /// The actions of a real cluster.
 pub struct KubeActions {
     writer: Writer,
-    memory: Arc<Memory>,
+    memory: Arc<ActionStore>,
     recorder: Recorder,
     warnings: Arc<Semaphore>,
 }
 
 impl KubeActions {
     /// Writes with this client, and enters what it wrote into this memory.
-    pub fn new(writer: Writer, memory: Arc<Memory>) -> Self {
+    pub fn new(writer: Writer, memory: Arc<ActionStore>) -> Self {
         let reporter = Reporter { controller: REPORTER.into(), instance: None };
         let recorder = Recorder::new(writer.client().clone(), reporter);
         Self { writer, memory, recorder, warnings: Arc::new(Semaphore::new(WARNINGS_IN_FLIGHT)) }

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
+use aileron_kubekit::ApiError;
+use aileron_machinery::backoff::{ExponentialBackoff, Jitter};
 use aileron_machinery::config::K8sConfig;
+use aileron_machinery::jitter::random;
 use kube::api::{GetParams, ObjectMeta, Patch, PatchParams};
 use kube::core::request::Request;
 use serde_json::json;
 
 use super::Writer;
 use super::requests::{for_metadata, unbuildable};
-use crate::cluster::ApiError;
-use crate::jitter::random;
 
 /// The random part of a pause; Flyte 1's.
-const JITTER: f64 = 0.1;
+const JITTER: Jitter = Jitter { from: 1.0, to: 1.1 };
 
 /// A pause is never longer, however often it was doubled: an action waits for its end, and others for the action.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -41,9 +42,8 @@ impl Persistence {
 
     /// The pause after so many tries; `random` is between zero and one.
     fn pause(&self, tries: u64, random: f64) -> Duration {
-        let doublings = u32::try_from(tries.saturating_sub(1)).unwrap_or(u32::MAX);
-        let pause = self.first_pause.saturating_mul(2u32.saturating_pow(doublings)).min(LONGEST_PAUSE);
-        pause.mul_f64(1.0 + JITTER * random)
+        let tries = u32::try_from(tries).unwrap_or(u32::MAX);
+        ExponentialBackoff::doubling(self.first_pause, LONGEST_PAUSE).pause_with(tries, JITTER, random)
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use aileron_action::pending::ObjectEvent;
+use aileron_kubekit::ApiError;
 use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -16,10 +18,8 @@ use serde_json::{Value, json};
 use super::Writer;
 use super::finalizer::{Persistence, take_off};
 use super::requests::{answered, at, for_metadata, read, unbuildable};
-use crate::cluster::{ApiError, IsMeant, ObjectEvent, Objects, Observed, Sent};
-use crate::watch::events::EventCache;
-use crate::watch::kinds::ObjectCache;
-use crate::watch::pods::PodCache;
+use crate::caches::Caches;
+use crate::cluster::{IsMeant, Objects, Observed, Sent};
 
 /// How long a fresh object may be missing from the cache before the server itself is asked.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(30);
@@ -41,17 +41,15 @@ struct OwnWrite {
 /// The objects of a real cluster.
 pub struct KubeObjects {
     writer: Writer,
-    pods: Arc<PodCache>,
-    others: Arc<ObjectCache>,
-    events: Arc<EventCache>,
+    caches: Caches,
     own: Mutex<HashMap<Place, OwnWrite>>,
     persistence: Persistence,
 }
 
 impl KubeObjects {
     /// Reads from these caches and writes with this client.
-    pub fn new(writer: Writer, pods: Arc<PodCache>, others: Arc<ObjectCache>, events: Arc<EventCache>) -> Self {
-        Self { writer, pods, others, events, own: Mutex::default(), persistence: Persistence::default() }
+    pub fn new(writer: Writer, caches: Caches) -> Self {
+        Self { writer, caches, own: Mutex::default(), persistence: Persistence::default() }
     }
 
     /// The same, as persistent as this where others write at the same time.
@@ -77,9 +75,9 @@ impl KubeObjects {
     /// What the watches show at a place.
     fn shown(&self, (kind, namespace, name): &Place) -> Option<Arc<dyn AnyResource>> {
         if *kind == ResourceKind::of::<Pod>() {
-            self.pods.get(namespace, name).map(|pod| pod as _)
+            self.caches.pods.get(namespace, name).map(|pod| pod as _)
         } else {
-            self.others.get(kind, namespace, name)
+            self.caches.objects.get(kind, namespace, name)
         }
     }
 
@@ -184,7 +182,7 @@ impl Objects for KubeObjects {
     }
 
     fn lacks(&self, kind: &ResourceKind) -> bool {
-        self.others.lacks(kind)
+        self.caches.objects.lacks(kind)
     }
 
     async fn observe(&self, plugin: &dyn AnyK8sPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError> {
@@ -305,11 +303,11 @@ impl Objects for KubeObjects {
         created_after: Option<Timestamp>,
         recorded_after: Option<Timestamp>,
     ) -> Vec<ObjectEvent> {
-        self.events.since(&kind.kind, namespace, name, created_after, recorded_after)
+        self.caches.events.since(&kind.kind, namespace, name, created_after, recorded_after)
     }
 
     fn pods_of(&self, attempt: &TaskMetadata) -> Vec<Arc<Pod>> {
-        self.pods.of_attempt(attempt)
+        self.caches.pods.of_attempt(attempt)
     }
 }
 

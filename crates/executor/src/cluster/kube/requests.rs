@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use aileron_action::TaskAction;
+use aileron_kubekit::{ApiError, KIND_NOT_SERVED};
+use aileron_machinery::error_text::chain;
 use http::HeaderValue;
 use http::header::{ACCEPT, RETRY_AFTER};
 use kube::api::{ObjectMeta, PartialObjectMeta};
@@ -9,10 +12,6 @@ use kube::client::Body;
 use kube::core::Status;
 use kube::core::request::Request;
 use serde::de::DeserializeOwned;
-
-use crate::action::TaskAction;
-use crate::cluster::{ApiError, KIND_NOT_SERVED};
-use crate::error_text::chain;
 
 /// Ask for the metadata only: the rest of the answer is what we just sent.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -91,35 +90,33 @@ pub(super) async fn read<T: DeserializeOwned>(
 
 /// As the client does it, but a refusal keeps the header that says when to come back.
 async fn exchange<T: DeserializeOwned>(client: &kube::Client, request: http::Request<Vec<u8>>) -> Result<T, ApiError> {
-    let answer = client.send(request.map(Body::from)).await?;
+    let answer = client.send(request.map(Body::from)).await.map_err(api_error)?;
     let code = answer.status();
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    let body = answer.into_body().collect_bytes().await?;
+    let body = answer.into_body().collect_bytes().await.map_err(api_error)?;
     if !code.is_client_error() && !code.is_server_error() {
         return serde_json::from_slice(&body)
             .map_err(|error| ApiError::unanswered(format!("the answer of the API server is not readable: {error}")));
     }
     let status = serde_json::from_slice(&body)
         .unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&body).trim(), NO_STATUS).with_code(code.as_u16()));
-    let mut error = ApiError::from(kube::Error::Api(status.boxed()));
+    let mut error = api_error(kube::Error::Api(status.boxed()));
     error.retry_after = seconds.map(Duration::from_secs).or(error.retry_after);
     Err(error)
 }
 
-impl From<kube::Error> for ApiError {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if knows_no_such_kind(status.code, &status.reason, &status.message) => {
-                Self { reason: KIND_NOT_SERVED.into(), code: status.code, message: status.message, retry_after: None }
-            }
-            kube::Error::Api(status) => {
-                let seconds = status.details.as_ref().map(|details| details.retry_after_seconds);
-                let retry_after =
-                    seconds.filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.into()));
-                Self { code: status.code, reason: status.reason, message: status.message, retry_after }
-            }
-            other => Self::unanswered(chain(&other)),
+/// The error of a client call as a plain value.
+pub(crate) fn api_error(error: kube::Error) -> ApiError {
+    match error {
+        kube::Error::Api(status) if knows_no_such_kind(status.code, &status.reason, &status.message) => {
+            ApiError { reason: KIND_NOT_SERVED.into(), code: status.code, message: status.message, retry_after: None }
         }
+        kube::Error::Api(status) => {
+            let seconds = status.details.as_ref().map(|details| details.retry_after_seconds);
+            let retry_after = seconds.filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.into()));
+            ApiError { code: status.code, reason: status.reason, message: status.message, retry_after }
+        }
+        other => ApiError::unanswered(chain(&other)),
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
+use aileron_action::{TaskAction, TaskActionStatus};
 use aileron_idl::flyteidl2::core::LiteralMap;
 use aileron_idl::flyteidl2::workflow::ActionEvent;
+use aileron_kubekit::ApiError;
+use aileron_machinery::clock::SystemClock;
 use aileron_machinery::config::K8sConfig;
 use aileron_machinery::{
-    CoreStep, Platform, PluginEntry, PluginError, StoredState, TaskContext, TaskData, TaskDataError,
+    ActionKey, CoreStep, Platform, PluginEntry, PluginError, StoredState, TaskContext, TaskData, TaskDataError,
 };
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
@@ -14,13 +17,11 @@ use kube::api::ObjectMeta;
 use serde_json::Value;
 
 use super::*;
-use crate::action::{ActionKey, TaskAction, TaskActionStatus};
-use crate::clock::SystemClock;
-use crate::cluster::{ApiError, WriteSlot};
-use crate::events::{EventError, EventSink};
+use crate::cluster::WriteSlot;
 use crate::reconcile::decide::tests::{
     Author, after, permanent_failure, queued, running, system_failure, user_failure,
 };
+use crate::services::events::{EventError, EventSink};
 
 /// A cluster, an events service and a plugin that write down the order of what is asked of them.
 #[derive(Default)]

@@ -1,6 +1,8 @@
 //! What follows a failure: a retry that uses one of the task's attempts, a relaunch that uses the platform's budget, or
 //! the end of the action.
 
+use aileron_action::TaskActionStatus;
+use aileron_action::conditions::reason;
 use aileron_machinery::{
     CoreStep, ErrorKind, ExecutionError, Pending, PendingReason, PhaseInfo, PluginError, TaskInfo,
 };
@@ -9,8 +11,6 @@ use super::{
     AfterSystemFailure, Decision, Facts, NextAttempt, ObjectStep, Record, SystemFailure, forget_plugin_state,
     object_after_end, store_plugin_state,
 };
-use crate::action::TaskActionStatus;
-use crate::action::conditions::reason;
 use crate::reconcile::Wake;
 use crate::reconcile::limits::{LimitExceeded, go, limits_queue_time, retry_pause};
 
@@ -134,7 +134,9 @@ fn failed_attempt(facts: &Facts<'_>, phase: &PhaseInfo) -> TaskActionStatus {
 fn quoted(error: &ExecutionError) -> String {
     let line = error.message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let short: String = line.chars().take(QUOTED_ERROR_LENGTH).collect();
-    format!("; the attempt before failed with {}: {short}", error.code)
+    // An error document may have no code.
+    let code = if error.code.is_empty() { "an error" } else { &error.code };
+    format!("; the attempt before failed with {code}: {short}")
 }
 
 /// What a phase tells beyond its name; only the time if it tells nothing.

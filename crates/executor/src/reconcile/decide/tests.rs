@@ -1,12 +1,12 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use aileron_action::TaskAction;
 use aileron_idl::flyteidl2::core::{RetryStrategy, TaskTemplate, TimeoutStrategy};
 use aileron_machinery::{ExecutionError, PendingReason, StateWrite, TaskInfo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use prost::Message;
 
 use super::*;
-use crate::action::TaskAction;
 use crate::registry::Why;
 use crate::storage::StorageError;
 

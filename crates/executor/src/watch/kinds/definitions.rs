@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use aileron_action::metadata::MANAGED_LABEL;
+use aileron_action::plugin_choice::Served;
 use aileron_machinery::{AnyK8sPlugin, ResourceKind};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PartialObjectMeta};
@@ -11,12 +13,11 @@ use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{KindFeed, KindObjects, Observer};
-use crate::action::metadata::MANAGED_LABEL;
-use crate::plugin_list::{Served, served_kinds};
+use super::{KindObjects, Observer, Observers};
+use crate::registry::served::served_kinds;
 use crate::watch::events::follow_kind;
 use crate::watch::missed::until_missed;
-use crate::watch::{PAGE, Sink, Synced, follow};
+use crate::watch::{PAGE, Sink, WatchContext};
 
 /// The name of the watch that tells which kinds there are, in readiness and metrics.
 pub const NAME: &str = "customresourcedefinitions";
@@ -37,13 +38,8 @@ const ASK_IF_ESTABLISHED: Duration = Duration::from_millis(250);
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Follows the definitions in the cluster, and with them the kinds of these plugins.
-pub async fn run(
-    client: kube::Client,
-    plugins: Vec<Arc<dyn AnyK8sPlugin>>,
-    feed: KindFeed,
-    synced: Synced,
-    cancel: CancellationToken,
-) {
+pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn AnyK8sPlugin>>, observers: Observers) {
+    let client = cx.client.clone();
     let wanted = plugins.into_iter().map(|plugin| (plugin.kind(), plugin));
     let wanted = wanted.filter(|(kind, _)| !kind.group.is_empty());
     let wanted: BTreeMap<String, _> =
@@ -51,11 +47,9 @@ pub async fn run(
     let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
     let watches = TaskTracker::new();
     let mut sink = Definitions {
-        client: client.clone(),
+        cx: cx.clone(),
         wanted,
-        feed,
-        synced: synced.clone(),
-        cancel: cancel.clone(),
+        observers,
         watches: watches.clone(),
         running: HashMap::new(),
         defined: HashSet::new(),
@@ -73,14 +67,14 @@ pub async fn run(
                     sink.compare(&client).await;
                 }
                 let config = watcher::Config::default().page_size(PAGE);
-                follow(NAME, watcher(definitions, config), sink, synced, cancel).await;
+                cx.follow(NAME, watcher(definitions, config), sink).await;
                 break;
             }
             Err(kube::Error::Api(status)) if status.is_forbidden() => pause = ASK_AGAIN,
             Err(error) => tracing::debug!(%error, "definitions cannot be listed now"),
         }
         tokio::select! {
-            () = cancel.cancelled() => break,
+            () = cx.cancel.cancelled() => break,
             () = tokio::time::sleep(pause) => sink.compare(&client).await,
         }
         pause = (pause * 2).min(ASK_AGAIN);
@@ -90,11 +84,9 @@ pub async fn run(
 }
 
 struct Definitions {
-    client: kube::Client,
+    cx: WatchContext,
     wanted: BTreeMap<String, (ResourceKind, Arc<dyn AnyK8sPlugin>)>,
-    feed: KindFeed,
-    synced: Synced,
-    cancel: CancellationToken,
+    observers: Observers,
     watches: TaskTracker,
     running: HashMap<String, CancellationToken>,
     /// Kinds that a definition brought. Others are served by the API server itself, or by another one behind it, and do
@@ -116,7 +108,7 @@ impl Definitions {
             match served.get(&kind) {
                 Some(Served::Yes) => self.appeared(&name),
                 Some(Served::No) => {
-                    self.feed.cache.learn(&kind, Served::No);
+                    self.cx.caches.objects.learn(&kind, Served::No);
                     self.stop(&name);
                 }
                 // Nothing is known, so nothing changes.
@@ -128,22 +120,22 @@ impl Definitions {
     fn appeared(&mut self, name: &str) {
         self.start(name);
         if let (Some((kind, _)), Some(stop)) = (self.wanted.get(name), self.running.get(name))
-            && self.feed.cache.lacks(kind)
+            && self.cx.caches.objects.lacks(kind)
         {
-            let asked = until_served(self.client.clone(), kind.clone(), self.feed.clone());
+            let asked = until_served(self.cx.clone(), kind.clone());
             let stop = stop.clone();
             self.watches.spawn(async move { stop.run_until_cancelled_owned(asked).await });
         }
-        if let Some((name, observe)) = self.feed.observers.get_key_value(name) {
-            let look = look(self.client.clone(), name, Arc::clone(observe));
-            let stop = self.cancel.clone();
+        if let Some((name, observe)) = self.observers.get_key_value(name) {
+            let look = look(self.cx.client.clone(), name, Arc::clone(observe));
+            let stop = self.cx.cancel.clone();
             self.watches.spawn(async move { stop.run_until_cancelled_owned(look).await });
         }
     }
 
     fn start(&mut self, name: &str) {
         let Some((kind, plugin)) = self.wanted.get(name).filter(|_| !self.running.contains_key(name)) else { return };
-        let stop = self.cancel.child_token();
+        let stop = self.cx.cancel.child_token();
         self.running.insert(name.to_owned(), stop.clone());
         let resource = ApiResource {
             group: kind.group.to_string(),
@@ -152,22 +144,21 @@ impl Definitions {
             kind: kind.kind.to_string(),
             plural: kind.plural.to_string(),
         };
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let api: Api<DynamicObject> = Api::all_with(self.cx.client.clone(), &resource);
         tracing::info!(kind = %kind.kind, group = %kind.group, "the cluster serves this kind; it is watched");
-        let (events, synced) = (self.feed.events.clone(), self.synced.clone());
-        let events = follow_kind(EVENT_WATCH, self.client.clone(), kind.clone(), events, synced, stop.clone());
-        self.watches.spawn(events);
-        let (feed, synced) = (self.feed.clone(), self.synced.clone());
-        self.watches.spawn(follow_objects(api, kind.clone(), Arc::clone(plugin), feed, synced, stop));
+        // Both watches end when the kind is no longer served.
+        let cx = WatchContext { cancel: stop, ..self.cx.clone() };
+        self.watches.spawn(follow_kind(EVENT_WATCH, cx.clone(), kind.clone()));
+        self.watches.spawn(follow_objects(cx, api, kind.clone(), Arc::clone(plugin)));
     }
 
     fn stop(&mut self, name: &str) {
         let (Some(stop), Some((kind, _))) = (self.running.remove(name), self.wanted.get(name)) else { return };
         stop.cancel();
-        if let Some(observe) = self.feed.observers.get(name) {
+        if let Some(observe) = self.observers.get(name) {
             observe(None);
         }
-        self.feed.drop_kind(kind);
+        self.cx.drop_kind(kind);
         tracing::warn!(kind = %kind.kind, group = %kind.group, "the cluster no longer serves this kind");
     }
 }
@@ -184,7 +175,7 @@ impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
         // A definition is there a moment before its kind is served. It is told again when it is established, which is
         // sooner than the next try of a watch that was refused.
         if !listed
-            && self.wanted.get(&name).is_some_and(|(kind, _)| !self.feed.cache.is_complete(kind))
+            && self.wanted.get(&name).is_some_and(|(kind, _)| !self.cx.caches.objects.is_complete(kind))
             && let Some(stop) = self.running.remove(&name)
         {
             stop.cancel();
@@ -210,7 +201,7 @@ impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
         }
         // Where the cluster could not be asked, trying tells.
         for (_, (kind, _)) in self.wanted.iter().filter(|(name, _)| self.asked && !self.running.contains_key(*name)) {
-            self.feed.cache.learn(kind, Served::No);
+            self.cx.caches.objects.learn(kind, Served::No);
         }
     }
 
@@ -222,22 +213,15 @@ impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
 }
 
 /// Follows the objects of one kind.
-async fn follow_objects(
-    api: Api<DynamicObject>,
-    kind: ResourceKind,
-    plugin: Arc<dyn AnyK8sPlugin>,
-    feed: KindFeed,
-    synced: Synced,
-    cancel: CancellationToken,
-) {
+async fn follow_objects(cx: WatchContext, api: Api<DynamicObject>, kind: ResourceKind, plugin: Arc<dyn AnyK8sPlugin>) {
     let (label, value) = MANAGED_LABEL;
     let selector = format!("{label}={value}");
     let config = watcher::Config::default().labels(&selector).page_size(PAGE);
     loop {
         let (kind, plugin) = (kind.clone(), Arc::clone(&plugin));
-        let missed = until_missed(KIND_WATCH, &api, &selector, || feed.cache.versions(&kind));
-        let objects = KindObjects { kind: kind.clone(), plugin, feed: feed.clone(), listed: HashSet::new() };
-        let watch = follow(KIND_WATCH, watcher(api.clone(), config.clone()), objects, synced.clone(), cancel.clone());
+        let missed = until_missed(KIND_WATCH, &api, &selector, || cx.caches.objects.versions(&kind));
+        let objects = KindObjects { kind: kind.clone(), plugin, cx: cx.clone(), listed: HashSet::new() };
+        let watch = cx.follow(KIND_WATCH, watcher(api.clone(), config.clone()), objects);
         tokio::select! {
             () = watch => return,
             () = missed => {}
@@ -247,15 +231,15 @@ async fn follow_objects(
 
 /// Asks whether a kind whose definition is there is served yet, which takes a moment. The watch of its objects would tell
 /// too, but only where it is allowed.
-async fn until_served(client: kube::Client, kind: ResourceKind, feed: KindFeed) {
+async fn until_served(cx: WatchContext, kind: ResourceKind) {
     for _ in 0..ESTABLISHED_WITHIN.as_millis() / ASK_IF_ESTABLISHED.as_millis() {
-        if !feed.cache.lacks(&kind) {
+        if !cx.caches.objects.lacks(&kind) {
             return;
         }
-        let served = served_kinds(&client, std::slice::from_ref(&kind)).await;
+        let served = served_kinds(&cx.client, std::slice::from_ref(&kind)).await;
         if served.get(&kind) == Some(&Served::Yes) {
-            if feed.cache.learn(&kind, Served::Yes) {
-                feed.wake_everybody();
+            if cx.caches.objects.learn(&kind, Served::Yes) {
+                cx.wake_all_actions();
             }
             return;
         }

@@ -89,6 +89,22 @@ fn one_tasks_environment_does_not_reach_the_next_pod_of_the_same_template() {
 }
 
 #[test]
+fn a_side_container_gets_the_amounts_of_the_template_that_it_does_not_set_itself() {
+    let resources = json!({"limits": {"cpu": "9", "memory": "2Gi"}, "requests": {"cpu": "3"}});
+    let platform = with_template(&json!({"containers": [{"name": "default", "resources": resources}]}));
+    let spec = json!({"containers": [
+        {"name": "main", "image": "i"},
+        {"name": "side", "image": "i", "resources": {"requests": {"cpu": "1"}}},
+    ]});
+    let draft = build_pod(&task(pod_task(&spec, "main"), platform), PodOptions::default()).unwrap();
+    let side = draft.spec.containers.iter().find(|container| container.name == "side").unwrap();
+    assert_eq!(
+        serde_json::to_value(&side.resources).unwrap(),
+        json!({"limits": {"cpu": "9", "memory": "2Gi"}, "requests": {"cpu": "1"}})
+    );
+}
+
+#[test]
 fn options_differ_from_the_task_for_one_pod() {
     let config =
         K8sConfig { interruptible_node_selector: [("spot".to_owned(), "yes".to_owned())].into(), ..Default::default() };

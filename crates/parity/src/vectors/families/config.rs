@@ -1,6 +1,6 @@
 //! The configuration after loading.
 
-use aileron_executor::config::dump;
+use aileron_config::dump;
 use serde_json::Value;
 
 use super::{Case, unknown_function, value};

@@ -1,7 +1,7 @@
 //! Which ended actions survive a collection.
 
-use aileron_executor::action::TaskAction;
-use aileron_executor::garbage::expired;
+use aileron_action::TaskAction;
+use aileron_executor::cleanup::actions::expired;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use aileron_executor::action::metadata::{MetadataSettings, task_metadata, task_paths};
-use aileron_executor::action::{Action, TaskAction, Template};
-use aileron_executor::gob;
+use aileron_action::metadata::{MetadataSettings, task_metadata, task_paths};
+use aileron_action::{Action, TaskAction, Template};
 use aileron_executor::manager::PluginManager;
+use aileron_executor::manager::gob;
 use aileron_executor::storage::BlobStore;
 use aileron_machinery::{
     CorePlugin, CoreRequest, CoreStep, PhaseInfo, PluginError, StoredState, TaskContext, TaskData, TaskDataError,

@@ -1,7 +1,7 @@
 //! Everything that plugins are told about an action.
 
-use aileron_executor::action::metadata::{MetadataSettings, task_metadata, task_paths};
-use aileron_executor::action::{Action, TaskAction};
+use aileron_action::metadata::{MetadataSettings, task_metadata, task_paths};
+use aileron_action::{Action, TaskAction};
 use aileron_idl::flyteidl2::core::{NodeExecutionIdentifier, TaskExecutionIdentifier, WorkflowExecutionIdentifier};
 use aileron_machinery::{PluginError, TaskExecutionId, TaskMetadata, TaskPaths};
 use serde_json::{Value, json};

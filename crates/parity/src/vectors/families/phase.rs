@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use aileron_executor::storage::outputs;
 use aileron_idl::flyteidl2::core::ErrorDocument;
 use aileron_machinery::{AnyK8sPlugin, ObservedPhase, Phase, PhaseContext, PhaseInfo, TaskContext};
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
-use prost::Message as _;
 use serde_json::{Value, json};
 
 use super::{Case, decoded, error_object};
@@ -54,7 +54,7 @@ fn error_document(case: &Case, task: &TaskContext) -> anyhow::Result<Option<Erro
     let Some(encoded) = case.input("context").get("files").and_then(|files| files.get(task.paths.error_path())) else {
         return Ok(None);
     };
-    Ok(Some(ErrorDocument::decode(bytes(encoded)?.as_slice())?))
+    Ok(Some(outputs::error_document(&bytes(encoded)?)))
 }
 
 fn prior(case: &Case) -> anyhow::Result<ObservedPhase> {

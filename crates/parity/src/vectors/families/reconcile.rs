@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use aileron_executor::action::metadata::MetadataSettings;
-use aileron_executor::action::{Action, TaskAction};
-use aileron_executor::clock::Clock as _;
+use aileron_action::metadata::MetadataSettings;
+use aileron_action::{Action, TaskAction};
 use aileron_executor::cluster::Objects;
 use aileron_executor::reconcile::{Reconciler, Settings, Wake};
 use aileron_executor::registry::{Registry, RegistryRules};
 use aileron_executor::status_writer::StatusWriter;
 use aileron_executor::storage::BlobStore;
 use aileron_idl::flyteidl2::core::Literal;
+use aileron_machinery::clock::Clock as _;
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;

@@ -1,6 +1,6 @@
 //! Plugin state and its stored bytes.
 
-use aileron_executor::gob::{self, K8sPluginState, ManagerPhase, PluginState};
+use aileron_executor::manager::gob::{self, K8sPluginState, ManagerPhase, PluginState};
 use aileron_machinery::Phase;
 use anyhow::Context as _;
 use jiff::Timestamp;

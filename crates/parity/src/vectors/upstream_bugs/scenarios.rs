@@ -32,17 +32,14 @@ pub(super) fn abort_event_may_be_missing(_: &Case, expected: &mut Value, got: &m
     }
 }
 
-/// Upstream turns a success that it sees twice into a failure.
-pub(super) fn success_stays_success(_: &Case, expected: &mut Value, got: &mut Value) {
-    steps::cut_where(expected, got, |got, expected| is_reported(expected, "FAILED") && is_reported(got, "SUCCEEDED"));
+/// Upstream writes an error document beside empty outputs, so that the second observation of a success is a failure.
+pub(crate) fn success_stays_success(_: &Case, expected: &mut Value, got: &mut Value) {
+    steps::cut_where(expected, got, |got, expected| has_succeeded(got) && misses_outputs(expected));
 }
 
-/// A task that declares no outputs may succeed without writing any.
-pub(super) fn success_without_outputs_is_allowed(_: &Case, expected: &mut Value, got: &mut Value) {
-    let succeeded = |step: &Value| {
-        is_reported(step, "SUCCEEDED") || step.pointer("/transition/phaseInfo/phase") == Some(&"PhaseSuccess".into())
-    };
-    steps::cut_where(expected, got, |got, expected| succeeded(got) && !succeeded(expected));
+/// A task that declares no outputs may succeed without writing any, and a success with empty outputs stays one.
+pub(super) fn success_is_allowed(_: &Case, expected: &mut Value, got: &mut Value) {
+    steps::cut_where(expected, got, |got, expected| has_succeeded(got) && !has_succeeded(expected));
 }
 
 /// What can never work may fail for good, or count against the platform; upstream looks again for ever.
@@ -71,6 +68,15 @@ fn error_state<'a>(step: &'a Value, field: &str) -> Option<&'a str> {
 fn is_reported(step: &Value, phase: &str) -> bool {
     let phase = format!("ACTION_PHASE_{phase}");
     step["actionEvents"].as_array().into_iter().flatten().any(|event| event["phase"] == phase.as_str())
+}
+
+fn has_succeeded(step: &Value) -> bool {
+    is_reported(step, "SUCCEEDED") || step.pointer("/transition/phaseInfo/phase") == Some(&"PhaseSuccess".into())
+}
+
+/// The step shows the error that upstream writes down for an empty outputs file.
+fn misses_outputs(step: &Value) -> bool {
+    step.to_string().contains("outputs not found at [")
 }
 
 fn has_failed(step: &Value) -> bool {
@@ -115,6 +121,18 @@ mod tests {
         let ceiling = status(&json!({"errorState": {"code": "MaxSystemFailuresExceeded"}}));
         assert!(judge(&recorded, &json!({"steps": [status(&json!({"attempts": 1})), ceiling]})).is_empty());
         assert!(!judge(&recorded, &json!({"steps": [status(&json!({"attempts": 2})), ceiling]})).is_empty());
+    }
+
+    #[test]
+    fn a_success_that_is_seen_twice_stays_one_and_any_other_failure_counts() {
+        let seen = |phase: &str, message: &str| json!({"transition": {"phaseInfo": {"phase": phase, "error": {"code": "C", "message": message}}}});
+        let success = json!({"transition": {"phaseInfo": {"phase": "PhaseSuccess"}}});
+        let missing = seen("PhaseRetryableFailure", "outputs not found at [s3://b/outputs.pb]");
+        let other = seen("PhaseRetryableFailure", "boom");
+        let twice = json!({"steps": [success, success]});
+        assert!(judge(&case("none", &json!([success, missing])), &twice).is_empty());
+        assert!(!judge(&case("none", &json!([success, other])), &twice).is_empty());
+        assert!(!judge(&case("none", &json!([other, missing])), &twice).is_empty(), "until then everything counts");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The action itself.
 
-use aileron_executor::action::{Action, ActionKey, FINALIZER, TaskAction};
-use aileron_executor::cluster::{Actions, ApiError, WriteSlot};
+use aileron_action::{Action, FINALIZER, TaskAction};
+use aileron_executor::cluster::{Actions, WriteSlot};
+use aileron_kubekit::ApiError;
+use aileron_machinery::ActionKey;
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use aileron_executor::cluster::{ApiError, IsMeant, ObjectEvent, Objects, Observed, Sent};
+use aileron_action::pending::ObjectEvent;
+use aileron_executor::cluster::{IsMeant, Objects, Observed, Sent};
+use aileron_kubekit::ApiError;
 use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use aileron_executor::catalog::{CacheKey, CacheMetadata, CachedOutputs, CatalogClient, CatalogError, Reservation};
-use aileron_executor::connect::{Code, ConnectError};
-use aileron_executor::events::{EventError, EventSink};
+use aileron_executor::services::cache::{
+    CacheKey, CacheMetadata, CachedOutputs, CatalogClient, CatalogError, Reservation,
+};
+use aileron_executor::services::connect::{Code, ConnectError};
+use aileron_executor::services::events::{EventError, EventSink};
 use aileron_idl::flyteidl2::core::{Literal, LiteralMap, TaskExecutionIdentifier};
 use aileron_idl::flyteidl2::workflow::ActionEvent;
 use async_trait::async_trait;

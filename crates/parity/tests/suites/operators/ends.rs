@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use aileron_executor::action::TaskAction;
+use aileron_action::TaskAction;
 use aileron_idl::flyteidl2::common::ActionPhase::{Aborted, Failed, Queued, Succeeded};
 use aileron_idl::flyteidl2::core::{KeyValuePair, task_template::Target};
 use aileron_machinery::output_path::action_output_prefix;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aileron_executor::action::TaskAction;
+use aileron_action::TaskAction;
 use aileron_parity::kubelet::status;
 use aileron_parity::suite::{Server, Shown, Space, attempts};
 use aileron_sandbox::install_definitions;

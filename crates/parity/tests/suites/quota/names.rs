@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use aileron_apiserver::{ApiError, Fault};
 use aileron_idl::json_to_struct;
 use aileron_parity::suite::{Executor, LOOK_EVERY, PATIENCE, Server, Shown, Space, Task, attempts};
-use aileron_sandbox::{ApiError, Fault, Rules, install_definitions};
+use aileron_sandbox::{Rules, install_definitions};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use aileron_apiserver::{Fault, Match};
 use aileron_idl::flyteidl2::common::ActionPhase;
 use aileron_parity::cluster::{Front, Refuse};
 use aileron_parity::suite::{Executor, PATIENCE, Server, Space};
-use aileron_sandbox::{Fault, Match};
 use anyhow::Result;
 use serde_json::json;
 

@@ -1,0 +1,163 @@
+//! Logs of pods: kept per container while the pod exists.
+//!
+//! The API server does not know nodes. A kubelet appends the lines, and `pods/log` reads them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+/// Upper bound of the log of one container; the oldest lines are dropped first. A kubelet keeps as much.
+const MAX_BYTES: usize = 10 * 1024 * 1024;
+
+/// One line of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// When the line was written.
+    pub time: Timestamp,
+    /// The line, without its line break.
+    pub text: String,
+}
+
+/// The logs of all pods, by the uid of the pod and the name of the container. Clones refer to the same logs.
+#[derive(Clone, Debug, Default)]
+pub struct PodLogs {
+    logs: Arc<Mutex<HashMap<LogKey, Log>>>,
+}
+
+/// The uid of the pod and the name of the container.
+type LogKey = (String, String);
+
+#[derive(Debug)]
+struct Log {
+    /// Lines of the container before its last restart; `None` if it has not been restarted.
+    previous: Option<VecDeque<LogLine>>,
+    lines: VecDeque<LogLine>,
+    /// Total length of `lines`.
+    bytes: usize,
+    /// How many lines were dropped in front of `lines`.
+    dropped: usize,
+    /// Whether the container has terminated.
+    ended: bool,
+    changed: watch::Sender<usize>,
+}
+
+/// Reads the lines that are appended to a log, until the container terminates or the pod is deleted.
+pub(crate) struct LogFollower {
+    logs: PodLogs,
+    key: LogKey,
+    /// Number of the next line, counted from the first line that was ever written.
+    next: usize,
+    changed: watch::Receiver<usize>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        let changed = watch::Sender::new(0);
+        Self { previous: None, lines: VecDeque::new(), bytes: 0, dropped: 0, ended: false, changed }
+    }
+}
+
+impl PodLogs {
+    /// Appends a line.
+    pub fn append(&self, uid: &str, container: &str, line: LogLine) {
+        self.change(uid, container, |log| {
+            log.bytes += line.text.len();
+            log.lines.push_back(line);
+            while log.bytes > MAX_BYTES {
+                let Some(old) = log.lines.pop_front() else { break };
+                log.bytes -= old.text.len();
+                log.dropped += 1;
+            }
+        });
+    }
+
+    /// The container starts. If it has run before, its lines become the previous log.
+    pub fn start(&self, uid: &str, container: &str) {
+        self.change(uid, container, |log| {
+            if log.ended {
+                let last = std::mem::take(&mut log.lines);
+                log.dropped += last.len();
+                log.previous = Some(last);
+                log.bytes = 0;
+            }
+            log.ended = false;
+        });
+    }
+
+    /// The container has terminated. Requests that follow its log end.
+    pub fn end(&self, uid: &str, container: &str) {
+        self.change(uid, container, |log| log.ended = true);
+    }
+
+    /// All kept lines of a container since its last start.
+    #[must_use]
+    pub fn lines(&self, uid: &str, container: &str) -> Vec<LogLine> {
+        let logs = self.lock();
+        let log = logs.get(&(uid.to_owned(), container.to_owned()));
+        log.map(|log| log.lines.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Drops the logs of a pod. Requests that follow them end.
+    pub fn forget(&self, uid: &str) {
+        self.lock().retain(|(owner, _), log| {
+            if owner == uid {
+                log.ended = true;
+                log.changed.send_modify(|count| *count += 1);
+            }
+            owner != uid
+        });
+    }
+
+    /// The lines that the container wrote before its last restart; `None` if it has not been restarted.
+    pub(crate) fn previous_lines(&self, uid: &str, container: &str) -> Option<Vec<LogLine>> {
+        let logs = self.lock();
+        let previous = logs.get(&(uid.to_owned(), container.to_owned()))?.previous.as_ref()?;
+        Some(previous.iter().cloned().collect())
+    }
+
+    /// The kept lines of a container, and a reader of all lines after them.
+    pub(crate) fn follow(&self, uid: &str, container: &str) -> (Vec<LogLine>, LogFollower) {
+        let key = (uid.to_owned(), container.to_owned());
+        let mut logs = self.lock();
+        let log = logs.entry(key.clone()).or_default();
+        let lines = log.lines.iter().cloned().collect();
+        let (next, changed) = (log.dropped + log.lines.len(), log.changed.subscribe());
+        (lines, LogFollower { logs: self.clone(), key, next, changed })
+    }
+
+    fn change(&self, uid: &str, container: &str, change: impl FnOnce(&mut Log)) {
+        let mut logs = self.lock();
+        let log = logs.entry((uid.to_owned(), container.to_owned())).or_default();
+        change(log);
+        log.changed.send_modify(|count| *count += 1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<LogKey, Log>> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LogFollower {
+    /// Waits for the next lines. `None` when the container has terminated and all its lines were returned.
+    pub(crate) async fn next(&mut self) -> Option<Vec<LogLine>> {
+        loop {
+            self.changed.mark_unchanged();
+            let (new, ended) = {
+                let logs = self.logs.lock();
+                let log = logs.get(&self.key)?;
+                let skipped = self.next.saturating_sub(log.dropped);
+                let new: Vec<LogLine> = log.lines.iter().skip(skipped).cloned().collect();
+                self.next = log.dropped + log.lines.len();
+                (new, log.ended)
+            };
+            if !new.is_empty() {
+                return Some(new);
+            }
+            if ended || self.changed.changed().await.is_err() {
+                return None;
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+#![allow(clippy::unwrap_used)]
+
+use serde_json::json;
+
+use super::*;
+use crate::kinds::registry::Registry;
+
+fn map(name: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "n", "uid": name}})
+}
+
+#[test]
+fn a_cursor_reads_each_change_once() {
+    let (store, kind) = (Store::new(10), Registry::new().by_resource("configmaps").unwrap());
+    store.lock().put(&kind, map("a"));
+    let (listed, mut cursor) = store.open(&kind.resource, "", WatchStart::Now).unwrap();
+    assert_eq!(listed.len(), 1);
+    assert!(cursor.advance(&store).unwrap().is_empty());
+    store.lock().put(&kind, map("b"));
+    store.lock().remove(&kind, &Key::new("n", "a")).unwrap();
+    let seen: Vec<_> =
+        cursor.advance(&store).unwrap().iter().map(|c| (c.change_type, c.object.key.name.clone())).collect();
+    assert_eq!(seen, [(ChangeType::Added, "b".to_owned()), (ChangeType::Deleted, "a".to_owned())]);
+    assert!(cursor.advance(&store).unwrap().is_empty());
+}
+
+#[test]
+fn a_cursor_that_is_too_far_behind_is_told_so() {
+    let (store, kind) = (Store::new(2), Registry::new().by_resource("configmaps").unwrap());
+    let (_, mut cursor) = store.open(&kind.resource, "", WatchStart::Now).unwrap();
+    for name in ["a", "b", "c", "d"] {
+        store.lock().put(&kind, map(name));
+    }
+    let error = cursor.advance(&store).unwrap_err();
+    assert_eq!((error.code, error.message.as_str()), (410, "too old resource version: 0 (2)"));
+    assert!(store.open(&kind.resource, "", WatchStart::After(1)).is_err());
+    assert_eq!(store.open(&kind.resource, "", WatchStart::After(2)).unwrap().1.advance(&store).unwrap().len(), 2);
+    store.compact();
+    assert!(store.open(&kind.resource, "", WatchStart::After(3)).is_err());
+    assert!(store.open(&kind.resource, "", WatchStart::After(4)).is_ok());
+}

@@ -1,0 +1,5 @@
+//! Text for people: tables, durations, and writing to the terminal.
+
+pub mod duration;
+pub mod output;
+pub mod table;

@@ -1,0 +1,264 @@
+//! The executor process: all parts wired together, from start to an orderly end.
+//!
+//! To add a watch, add one line to [`start_watches`].
+
+mod gauges;
+mod leadership;
+mod settings;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aileron_action::settings::{configured_platform, registry_rules};
+use aileron_admission::gate::Gate;
+use aileron_admission::pools::Pools;
+use aileron_admission::pools::broker::TokenBroker;
+use aileron_config::Config;
+use aileron_machinery::clock::{Clock, SystemClock};
+use aileron_machinery::{AnyK8sPlugin, Platform, PluginSet};
+use aileron_plugins::spark::crd::{CRD_NAME as SPARK_DEFINITION, PodTemplateSupport};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use tokio_util::sync::CancellationToken;
+
+pub use self::settings::storage_settings;
+
+use self::leadership::{Election, Work, lead};
+use crate::caches::Caches;
+use crate::caches::readiness::Readiness;
+use crate::caches::templates::TemplateCache;
+use crate::cleanup::object_counts::ObjectCounts;
+use crate::cleanup::objects::{Policy, Reaper};
+use crate::cluster::kube::Writer;
+use crate::cluster::kube::actions::KubeActions;
+use crate::cluster::kube::finalizer::Persistence;
+use crate::cluster::kube::objects::KubeObjects;
+use crate::cluster::{Actions, Objects};
+use crate::controller::Controller;
+use crate::lease::LeaseError;
+use crate::queue::{Queue, QueueWaker};
+use crate::reconcile::Reconciler;
+use crate::registry::{Registry, RegistryError};
+use crate::services::cache::{CacheServiceClient, CatalogClient};
+use crate::services::connect::{ConnectClient, ConnectOptions, ConnectSetupError};
+use crate::services::events::{BatcherOptions, EventBatcher, EventsClient};
+use crate::status_writer::StatusWriter;
+use crate::storage::{BlobStore, ObjectStores, StorageError};
+use crate::tokens::{self, KubeTokens};
+use crate::watch::kinds::Observer;
+use crate::watch::{self, Synced, WatchContext, Watches};
+
+/// How long the last events may take at the end of the process; Kubernetes grants 30 s in all.
+const EVENTS_GRACE: Duration = Duration::from_secs(10);
+
+/// What an executor is started with.
+pub struct RunOptions {
+    /// The configuration.
+    pub config: Config,
+    /// The plugins.
+    pub plugins: PluginSet,
+    /// The cluster.
+    pub client: kube::Client,
+    /// Namespace of the executor itself: its lease and the default pod templates are there.
+    pub namespace: String,
+    /// Name of this process among its replicas.
+    pub identity: String,
+    /// Is told when caches are complete.
+    pub readiness: Readiness,
+    /// Told what the cluster's Spark definition knows; the plugin has a clone.
+    pub spark_pod_templates: PodTemplateSupport,
+}
+
+/// The executor could not start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The storage section cannot be used.
+    #[error("storage: {0}")]
+    Storage(#[from] StorageError),
+    /// The plugin rules cannot be followed.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// A service address is not one.
+    #[error("{key}: {source}")]
+    Service {
+        /// The configuration key.
+        key: &'static str,
+        /// What is wrong with it.
+        source: ConnectSetupError,
+    },
+    /// A watch ended by itself; without it the executor would be blind.
+    #[error("a watch ended unexpectedly; the executor must be started again")]
+    Watch,
+    /// Another replica leads now; going on would mean two at work.
+    #[error("leadership was lost: {0}")]
+    Lease(#[from] LeaseError),
+}
+
+/// Runs until cancelled. Then rounds in flight end and held statuses are written before it returns.
+pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), RunError> {
+    let RunOptions { config, plugins, client, namespace, identity, readiness, spark_pod_templates } = options;
+
+    // Services and storage.
+    let store: Arc<dyn BlobStore> = Arc::new(ObjectStores::new(storage_settings(&config.storage)?)?);
+    let events = connect("executor.EventsServiceURL", &config.executor.events_service_url)?;
+    let events = Arc::new(EventBatcher::start(Arc::new(EventsClient::new(events)), BatcherOptions::default()));
+    let task_cache = task_cache(&config, &store)?;
+
+    // What is known and what is written.
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let caches = Caches::new(&namespace);
+    let queue = Arc::new(Queue::default());
+    let writer = Writer::new(client.clone());
+    let kube_objects = KubeObjects::new(writer.clone(), caches.clone());
+    let kube_objects = Arc::new(kube_objects.with_persistence(Persistence::of(&config.plugins.k8s)));
+    let objects: Arc<dyn Objects> = Arc::clone(&kube_objects) as _;
+
+    // Admission and plugins.
+    let waker = || QueueWaker { memory: Arc::clone(&caches.actions), queue: Arc::clone(&queue) };
+    let gate = Arc::new(Gate::new(settings::gate_settings(&config), Box::new(waker())));
+    let pools = Arc::new(Pools::new(settings::token_pools(&config)));
+    let tokens = (!pools.is_empty()).then(|| TokenBroker {
+        pools: Arc::clone(&pools),
+        store: Arc::new(KubeTokens::new(client.clone())),
+        waker: Arc::new(waker()),
+    });
+    let registry =
+        Arc::new(Registry::new(&plugins, &registry_rules(&config), &objects, &store, &gate, tokens.as_ref())?);
+    report_rules(&registry);
+    let enabled = enabled_plugins(&plugins, &registry);
+
+    // Watches outlive the controller, so that the last rounds still see what happens.
+    let watch = WatchContext {
+        client,
+        caches: caches.clone(),
+        queue: Arc::clone(&queue),
+        objects: kube_objects,
+        clock: Arc::clone(&clock),
+        synced: Synced::new(readiness),
+        cancel: CancellationToken::new(),
+    };
+    let watches = start_watches(&config, &watch, &enabled, &gate, &pools, spark_pod_templates);
+    watches.add_optional(|cx| gauges::run(cx, ObjectCounts::new(caches.clone(), Arc::clone(&registry))));
+
+    // Reconciling.
+    let actions: Arc<dyn Actions> = Arc::new(KubeActions::new(writer, Arc::clone(&caches.actions)));
+    let cluster = config.executor.cluster.clone();
+    let statuses = StatusWriter::new(Arc::clone(&actions), Arc::clone(&events) as _, Arc::clone(&clock), cluster);
+    let statuses = Arc::new(statuses.holding_in(Arc::clone(&caches.actions) as _));
+    let reconciler = Arc::new(Reconciler {
+        registry,
+        actions,
+        statuses: Arc::clone(&statuses),
+        store,
+        catalog: Some(task_cache),
+        clock: Arc::clone(&clock),
+        settings: settings::settings(&config),
+        platform: platform(&config, Arc::clone(&caches.pod_templates)),
+    });
+    let controller = Arc::new(Controller {
+        reconciler,
+        memory: Arc::clone(&caches.actions),
+        queue,
+        statuses,
+        max_rounds: usize::try_from(config.executor.max_concurrent_reconciles).unwrap_or(1),
+    });
+    let gc = &config.executor.gc;
+    let gc_interval = gc.interval.to_std().filter(|interval| !interval.is_zero());
+    let work = Work {
+        object_cleanup: Reaper {
+            client: watch.client.clone(),
+            objects,
+            pods: Arc::clone(&caches.pods),
+            others: Arc::clone(&caches.objects),
+            memory: caches.actions,
+            plugins: enabled,
+            policy: Policy::of(&config.plugins.k8s),
+        },
+        watch,
+        controller,
+        pools,
+        action_cleanup: gc_interval.map(|interval| (interval, jiff::SignedDuration::from_nanos(gc.max_ttl.as_nanos()))),
+    };
+    let election = config.executor.leader_elect.then_some(Election { namespace, identity });
+    tokio::select! {
+        result = lead(work, election, &cancel) => result?,
+        () = watches.ended() => return Err(RunError::Watch),
+    }
+    if !events.shutdown(EVENTS_GRACE).await {
+        tracing::warn!("some events were not recorded before the end; their actions will record them again");
+    }
+    watches.stop().await;
+    Ok(())
+}
+
+/// Starts all watches. One line each.
+fn start_watches(
+    config: &Config,
+    cx: &WatchContext,
+    plugins: &[Arc<dyn AnyK8sPlugin>],
+    gate: &Arc<Gate>,
+    pools: &Arc<Pools>,
+    spark_pod_templates: PodTemplateSupport,
+) -> Watches {
+    let observer = move |definition: Option<&CustomResourceDefinition>| spark_pod_templates.observe(definition);
+    let observers = [(SPARK_DEFINITION, Arc::new(observer) as Observer)].into();
+    let watches = Watches::new(cx.clone());
+    watches.add(watch::actions::NAME, watch::actions::run);
+    watches.add(watch::ended::NAME, watch::ended::run);
+    watches.add(watch::pods::NAME, watch::pods::run);
+    watches.add(watch::templates::NAME, watch::templates::run);
+    watches.add(watch::events::NAME, watch::events::run);
+    watches.add_optional(|cx| watch::kinds::run(cx, plugins.to_vec(), observers));
+    if config.tasks.launch_gate.local_admission {
+        watches.add(watch::quotas::NAME, |cx| watch::quotas::run(cx, Arc::clone(gate)));
+    }
+    if !pools.is_empty() {
+        watches.add(tokens::NAME, |cx| tokens::watch(cx, Arc::clone(pools)));
+    }
+    watches.add_optional(|cx| maintain_gate(cx, Arc::clone(gate)));
+    watches
+}
+
+/// Wakes tasks whose back-off has ended, and drops unused state of the launch gate at regular intervals.
+async fn maintain_gate(cx: WatchContext, gate: Arc<Gate>) {
+    let tidy = async {
+        loop {
+            tokio::time::sleep(gauges::INTERVAL).await;
+            gate.tidy(cx.clock.now());
+        }
+    };
+    tokio::select! {
+        () = gate.tend(cx.cancel.clone()) => {}
+        () = tidy => {}
+    }
+}
+
+fn report_rules(registry: &Registry) {
+    for slip in registry.slips() {
+        tracing::warn!("{slip}");
+    }
+    for warning in registry.warnings() {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// The Kubernetes plugins that the configuration enables.
+fn enabled_plugins(plugins: &PluginSet, registry: &Registry) -> Vec<Arc<dyn AnyK8sPlugin>> {
+    let kinds = registry.kinds();
+    plugins.k8s().iter().filter(|plugin| kinds.contains(&plugin.kind())).cloned().collect()
+}
+
+fn task_cache(config: &Config, store: &Arc<dyn BlobStore>) -> Result<Arc<dyn CatalogClient>, RunError> {
+    let service = connect("executor.cacheServiceURL", &config.executor.cache_service_url)?;
+    let max_age = config.plugins.catalog_cache.max_cache_age.to_std().filter(|age| !age.is_zero());
+    Ok(Arc::new(CacheServiceClient::new(service, Arc::clone(store), max_age)))
+}
+
+fn connect(key: &'static str, url: &str) -> Result<ConnectClient, RunError> {
+    ConnectClient::new(url, ConnectOptions::default()).map_err(|source| RunError::Service { key, source })
+}
+
+/// The platform as it is at each moment: the configuration does not change, pod templates do.
+fn platform(config: &Config, templates: Arc<TemplateCache>) -> Arc<dyn Fn() -> Platform + Send + Sync> {
+    let fixed = configured_platform(config, settings::environment());
+    Arc::new(move || Platform { pod_templates: templates.snapshot(), ..fixed.clone() })
+}

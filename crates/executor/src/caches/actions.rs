@@ -1,0 +1,420 @@
+//! What is known of the actions: what the watch showed, and over it what was written since.
+//!
+//! A round must never act on an object older than our own last write to it; so every write is entered here at once,
+//! and whatever the watch shows later counts only if it is newer. The status may be ahead of the API server by a step
+//! or two: an intermediate step is held here for a moment in case a newer one makes it superfluous.
+
+mod labelled;
+mod statuses;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use aileron_action::{Action, TaskAction, TaskActionStatus, labels};
+use aileron_machinery::{ActionKey, PendingReason};
+use kube::api::ObjectMeta;
+
+use self::labelled::{LabelIndex, ObjectLabels};
+use crate::caches::held_status::{Unwritten, with_fields_of_control_plane};
+
+struct Entry {
+    version: u64,
+    known: Known,
+    /// What its objects are labelled with, as the index has it.
+    labels: Option<Arc<ObjectLabels>>,
+    /// What we are writing to the status at this moment, to know it again if the watch shows it before the answer comes.
+    announced: Option<Box<TaskActionStatus>>,
+}
+
+enum Known {
+    Live {
+        action: Arc<Action>,
+        held: Option<Box<Unwritten>>,
+    },
+    /// Ended and labelled: nothing is kept but the version, so that older news about it are recognised.
+    Ended,
+}
+
+/// All actions that have not ended.
+#[derive(Default)]
+pub struct ActionStore {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: HashMap<ActionKey, Entry>,
+    labelled: LabelIndex,
+}
+
+impl ActionStore {
+    /// Takes in what the watch shows. True if it is news, that is, not an echo of our own write.
+    pub fn observe(&self, object: TaskAction) -> bool {
+        let key = ActionKey::of(&object.metadata);
+        let version = version(&object.metadata);
+        let mut inner = self.lock();
+        let Inner { entries, labelled } = &mut *inner;
+        let Some(entry) = entries.get_mut(&key) else {
+            let labels = ObjectLabels::of(&object).map(Arc::new);
+            labelled.replace(&key, None, labels.as_ref());
+            let known = Known::Live { action: Arc::new(Action::new(object, None)), held: None };
+            entries.insert(key, Entry { version, known, labels, announced: None });
+            return true;
+        };
+        if version < entry.version || (version == entry.version && !entry.known.lacks(&object)) {
+            return false;
+        }
+        let echo = entry.is_announced(&object);
+        let is_same = matches!(&entry.known, Known::Live { action, .. } if action.has_spec_of(&object.metadata));
+        if !is_same {
+            let labels = ObjectLabels::of(&object).map(Arc::new);
+            labelled.replace(&key, entry.labels.as_ref(), labels.as_ref());
+            entry.labels = labels;
+        }
+        entry.version = version;
+        entry.known = match std::mem::replace(&mut entry.known, Known::Ended) {
+            Known::Live { action, held } if action.object.metadata.uid == object.metadata.uid => {
+                let mut newer = Action::new(object, Some(&action));
+                let held = held.map(|held| {
+                    let written = newer.status();
+                    newer.object.status = Some(with_fields_of_control_plane(action.status(), &written));
+                    Box::new(Unwritten { written, ..*held })
+                });
+                Known::Live { action: Arc::new(newer), held }
+            }
+            // Another action of the same name, or one that came back: nothing of the old one counts.
+            Known::Live { .. } | Known::Ended => {
+                Known::Live { action: Arc::new(Action::new(object, None)), held: None }
+            }
+        };
+        !echo
+    }
+
+    /// The action is gone.
+    pub fn remove(&self, key: &ActionKey) {
+        self.lock().forget(key);
+    }
+
+    /// The action left the watch of actions that have not ended: deleted, or labelled as ended. One that is here for its
+    /// last round stays; the watch of ended actions brought it, and tells when it is gone.
+    pub fn left(&self, key: &ActionKey) {
+        let mut inner = self.lock();
+        if inner.entries.get(key).is_some_and(|entry| !entry.known.is_in_last_round()) {
+            inner.forget(key);
+        }
+    }
+
+    /// Keeps only these actions, and those in their last round, after the watch of actions that have not ended began
+    /// anew with a full list; the answer is those that went.
+    pub fn retain(&self, listed: &HashSet<ActionKey>) -> Vec<ActionKey> {
+        let mut inner = self.lock();
+        let stays = |key: &ActionKey, entry: &Entry| listed.contains(key) || entry.known.is_in_last_round();
+        let gone = inner.entries.iter().filter(|(key, entry)| !stays(key, entry));
+        let gone: Vec<_> = gone.map(|(key, _)| key.clone()).collect();
+        for key in &gone {
+            inner.forget(key);
+        }
+        gone
+    }
+
+    /// The action as it is now, unless it has ended.
+    pub fn get(&self, key: &ActionKey) -> Option<Arc<Action>> {
+        match &self.lock().entries.get(key)?.known {
+            Known::Live { action, .. } => Some(Arc::clone(action)),
+            Known::Ended => None,
+        }
+    }
+
+    /// The actions whose objects bear these labels.
+    pub fn labelled(&self, namespace: &str, run: &str, action: &str) -> Vec<ActionKey> {
+        self.lock().labelled.get(&ObjectLabels::new(namespace, run, action))
+    }
+
+    /// Every action that has not ended.
+    pub fn keys(&self) -> Vec<ActionKey> {
+        self.lock()
+            .entries
+            .iter()
+            .filter(|(_, entry)| matches!(entry.known, Known::Live { .. }))
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// How many actions are in each phase.
+    pub fn count_by_phase(&self) -> HashMap<String, usize> {
+        let mut counts = HashMap::new();
+        for entry in self.lock().entries.values() {
+            if let Known::Live { action, .. } = &entry.known {
+                let phase = action.object.status.as_ref().map(|status| status.plugin_phase.clone());
+                let phase = phase.filter(|phase| !phase.is_empty()).unwrap_or_else(|| "Unknown".into());
+                *counts.entry(phase).or_insert(0) += 1;
+            }
+        }
+        counts
+    }
+
+    /// How many actions wait for what; every reason is there, also with none.
+    pub fn count_by_pending(&self) -> BTreeMap<PendingReason, usize> {
+        let mut counts: BTreeMap<_, _> = PendingReason::ALL.into_iter().map(|reason| (reason, 0)).collect();
+        for entry in self.lock().entries.values() {
+            if let Known::Live { action, .. } = &entry.known
+                && let Some(pending) = action.object.status.as_ref().and_then(TaskActionStatus::pending)
+                && let Some(count) = PendingReason::from_code(&pending.reason).and_then(|it| counts.get_mut(&it))
+            {
+                *count += 1;
+            }
+        }
+        counts
+    }
+
+    /// Enters a write of ours to the metadata, as the server answered it.
+    pub fn wrote_metadata(&self, key: &ActionKey, metadata: &ObjectMeta) {
+        let mut inner = self.lock();
+        let Some((known_version, action, _)) = live(&mut inner.entries, key, metadata) else { return };
+        let written = version(metadata);
+        if written > *known_version {
+            *known_version = written;
+            action.object.metadata = ObjectMeta { managed_fields: None, ..metadata.clone() };
+        }
+    }
+
+    /// The action has ended and is labelled so; nothing more is needed of it.
+    pub fn ended(&self, key: &ActionKey, metadata: &ObjectMeta) {
+        if let Some(entry) = self.lock().entries.get_mut(key) {
+            entry.version = entry.version.max(version(metadata));
+            entry.known = Known::Ended;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing panics while the lock is held, and entries are replaced as wholes.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn forget(&mut self, key: &ActionKey) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.labelled.replace(key, entry.labels.as_ref(), None);
+        }
+    }
+}
+
+impl Entry {
+    /// The object is what we are writing, and nothing else about it is new.
+    fn is_announced(&self, object: &TaskAction) -> bool {
+        let (Known::Live { action, .. }, Some(announced)) = (&self.known, &self.announced) else { return false };
+        let known = &action.object.metadata;
+        let metadata = ObjectMeta {
+            managed_fields: None,
+            resource_version: known.resource_version.clone(),
+            ..object.metadata.clone()
+        };
+        object.status.as_ref() == Some(announced.as_ref()) && metadata == *known
+    }
+}
+
+impl Known {
+    /// The object has something that we lack, although its version is the one we know. The answer to a write tells its
+    /// version; what somebody else wrote just before shows only in the object.
+    fn lacks(&self, object: &TaskAction) -> bool {
+        match self {
+            Self::Live { action, held } => {
+                let shown = object.status.clone().unwrap_or_default();
+                let same_status = match held {
+                    Some(unwritten) => shown == unwritten.written,
+                    None => shown == action.status(),
+                };
+                let metadata = ObjectMeta { managed_fields: None, ..object.metadata.clone() };
+                !same_status || metadata != action.object.metadata
+            }
+            Self::Ended => object.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// Ended and labelled, and back because it is being deleted.
+    fn is_in_last_round(&self) -> bool {
+        matches!(self, Self::Live { action, .. } if labels::are_terminal(action.object.metadata.labels.as_ref()))
+    }
+}
+
+/// The parts of an action that a write of ours may change.
+type Parts<'a> = (&'a mut u64, &'a mut Action, &'a mut Option<Box<Unwritten>>);
+
+/// The action that was written to, unless it has ended or is another one by now.
+fn live<'a>(entries: &'a mut HashMap<ActionKey, Entry>, key: &ActionKey, metadata: &ObjectMeta) -> Option<Parts<'a>> {
+    match entries.get_mut(key)? {
+        Entry { version, known: Known::Live { action, held }, .. } if action.object.metadata.uid == metadata.uid => {
+            Some((version, Arc::make_mut(action), held))
+        }
+        _ => None,
+    }
+}
+
+/// Versions of one kind in one cluster grow with each write; an unreadable one counts as oldest, so it never hides news.
+fn version(metadata: &ObjectMeta) -> u64 {
+    metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+impl ActionStore {
+    /// The actions that an object may have been made for.
+    ///
+    /// The owner reference names the action of an object that the executor made. A pod that an operator made belongs to
+    /// the operator's object, but carries the labels of the run and the action. If no stored action has these labels, the
+    /// name of the action is derived from the labels. Where owner references are switched off, the name of an object is
+    /// that of its action followed by the attempt.
+    pub(crate) fn actions_of(&self, metadata: &ObjectMeta) -> Vec<ActionKey> {
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let owners = metadata.owner_references.as_deref().unwrap_or_default();
+        if let Some(owner) = owners.iter().find(|owner| owner.kind == "TaskAction") {
+            return vec![ActionKey::new(namespace, &owner.name)];
+        }
+        let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key));
+        let labels = label("run").zip(label("action"));
+        let known = labels.map(|(run, action)| self.labelled(namespace, run, action)).unwrap_or_default();
+        if !known.is_empty() {
+            return known;
+        }
+        let labelled = labels.map(|(run, action)| format!("{run}-{action}"));
+        let name = metadata.name.as_deref();
+        let named = name.and_then(|name| name.rsplit_once('-')).map(|(action, _)| action.to_owned());
+        labelled.into_iter().chain(named).map(|name| ActionKey::new(namespace, &name)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use aileron_action::TaskActionSpec;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::caches::held_status::StatusStore;
+
+    pub(super) fn object(version: &str, phase: &str) -> TaskAction {
+        let mut object = TaskAction::new("a", TaskActionSpec::default());
+        object.metadata.namespace = Some("ns".into());
+        object.metadata.uid = Some("u".into());
+        object.metadata.generation = Some(1);
+        object.metadata.resource_version = Some(version.into());
+        object.status = Some(TaskActionStatus { plugin_phase: phase.into(), ..Default::default() });
+        object
+    }
+
+    pub(super) fn key() -> ActionKey {
+        ActionKey::new("ns", "a")
+    }
+
+    pub(super) fn phase(memory: &ActionStore) -> String {
+        memory.get(&key()).unwrap().status().plugin_phase
+    }
+
+    #[test]
+    fn an_older_object_never_hides_our_own_write() {
+        let memory = ActionStore::default();
+        assert!(memory.observe(object("5", "old")));
+        let written = TaskActionStatus { plugin_phase: "new".into(), ..Default::default() };
+        memory.wrote_status(&key(), &written, &object("9", "").metadata);
+        assert!(!memory.observe(object("7", "stale")));
+        assert!(!memory.observe(object("9", "new")), "an echo is no news");
+        assert_eq!(phase(&memory), "new");
+        assert!(memory.observe(object("10", "newer")));
+        assert_eq!(phase(&memory), "newer");
+    }
+
+    #[test]
+    fn an_ended_action_comes_back_for_its_last_round_and_stays_until_it_is_gone() {
+        let memory = ActionStore::default();
+        memory.observe(object("5", "old"));
+        let mut labelled = object("9", "old");
+        labelled.metadata.labels = Some(
+            [(labels::TERMINATION_STATUS, labels::TERMINATED), (labels::COMPLETED_TIME, "t")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        );
+        labelled.metadata.deletion_timestamp =
+            Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
+        memory.ended(&key(), &labelled.metadata);
+        assert!(memory.observe(labelled), "deleted just before it was labelled");
+        memory.left(&key());
+        memory.retain(&HashSet::new());
+        assert!(memory.get(&key()).is_some());
+        memory.remove(&key());
+        assert!(memory.get(&key()).is_none());
+    }
+
+    #[test]
+    fn an_ended_action_does_not_come_back_with_older_news() {
+        let memory = ActionStore::default();
+        memory.observe(object("5", "old"));
+        memory.ended(&key(), &object("9", "").metadata);
+        assert!(memory.get(&key()).is_none());
+        assert!(!memory.observe(object("8", "late")));
+        assert!(memory.get(&key()).is_none());
+        memory.remove(&key());
+        assert!(memory.lock().entries.is_empty());
+    }
+
+    #[test]
+    fn actions_are_found_by_the_labels_of_their_objects_as_long_as_they_are_known() {
+        let named = |name: &str, run: &str, action: &str| {
+            let mut object = object("5", "old");
+            object.metadata.name = Some(name.into());
+            object.spec.run_name = run.into();
+            object.spec.action_name = action.into();
+            object
+        };
+        let found = |memory: &ActionStore, run: &str, action: &str| {
+            let keys = memory.labelled("ns", run, action);
+            keys.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>()
+        };
+        let memory = ActionStore::default();
+        memory.observe(named("r-a0", "r", "r"));
+        let long = "x".repeat(70);
+        memory.observe(named("long-a", &long, "a b"));
+        memory.observe(named("long-b", &long, "a/b"));
+        assert_eq!(found(&memory, "r", "r"), ["r-a0"], "the root action is not named after its labels");
+        assert_eq!(found(&memory, &"x".repeat(63), "a-b"), ["long-a", "long-b"], "cut and replaced, and so alike");
+        assert_eq!(found(&memory, "r", "a0"), Vec::<String>::new());
+        assert!(memory.labelled("other", "r", "r").is_empty());
+
+        // A later action of the same name has labels of its own.
+        let mut later = named("r-a0", "s", "s");
+        later.metadata.uid = Some("v".into());
+        later.metadata.resource_version = Some("6".into());
+        memory.observe(later);
+        assert_eq!((found(&memory, "r", "r"), found(&memory, "s", "s")), (vec![], vec!["r-a0".to_owned()]));
+
+        memory.left(&ActionKey::new("ns", "r-a0"));
+        memory.remove(&ActionKey::new("ns", "long-a"));
+        assert_eq!(found(&memory, &"x".repeat(63), "a-b"), ["long-b"]);
+        memory.retain(&HashSet::new());
+        assert!(memory.lock().labelled.is_empty());
+    }
+
+    fn names(metadata: Value) -> Vec<String> {
+        let metadata = serde_json::from_value(metadata).unwrap();
+        let memory = ActionStore::default();
+        let mut root = TaskAction::new("r2-a0", TaskActionSpec::default());
+        root.metadata.namespace = Some("ns".into());
+        root.spec.run_name = "r2".into();
+        root.spec.action_name = "r2".into();
+        memory.observe(root);
+        memory.actions_of(&metadata).into_iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
+    }
+
+    #[test]
+    fn objects_lead_to_their_action_also_those_that_operators_make() {
+        let owner = |kind: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "r1-a0", "uid": "u"}]);
+        let own = json!({"name": "r1-a0-0", "namespace": "ns", "ownerReferences": owner("TaskAction")});
+        assert_eq!(names(own), ["ns/r1-a0"]);
+        let labels = json!({"run": "r1", "action": "a0"});
+        let of_operator = json!({"name": "r1-a0-0-driver", "namespace": "ns", "labels": labels,
+            "ownerReferences": owner("SparkApplication")});
+        assert_eq!(names(of_operator)[0], "ns/r1-a0");
+        assert_eq!(names(json!({"name": "r1-a0-0", "namespace": "ns"})), ["ns/r1-a0"]);
+        let labels = json!({"run": "r2", "action": "r2"});
+        let of_root = json!({"name": "job-worker-0", "namespace": "ns", "labels": labels});
+        assert_eq!(names(of_root), ["ns/r2-a0"], "and nobody is woken in vain");
+    }
+}

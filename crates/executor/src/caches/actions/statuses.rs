@@ -1,0 +1,178 @@
+//! The held statuses, kept beside the actions: both change under the same lock.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use aileron_action::TaskActionStatus;
+use aileron_machinery::ActionKey;
+use kube::api::ObjectMeta;
+
+use super::{ActionStore, Entry, Known, live, version};
+use crate::caches::held_status::{Held, StatusStore, Unwritten};
+
+impl StatusStore for ActionStore {
+    fn hold_status(&self, key: &ActionKey, status: &TaskActionStatus, now: Instant, due: Instant) {
+        let mut inner = self.lock();
+        let Some(Entry { known: Known::Live { action, held }, .. }) = inner.entries.get_mut(key) else { return };
+        let earlier = held.take().map(|held| *held);
+        *held = Some(Box::new(Unwritten::hold(earlier, || action.status(), now, due)));
+        Arc::make_mut(action).object.status = Some(status.clone());
+    }
+
+    fn held(&self, key: &ActionKey) -> Option<Held> {
+        match &self.lock().entries.get(key)?.known {
+            Known::Live { action, held: Some(held) } => {
+                let Unwritten { written, since, due } = held.as_ref();
+                Some(Held { written: written.clone(), wanted: action.status(), since: *since, due: *due })
+            }
+            _ => None,
+        }
+    }
+
+    fn held_keys(&self) -> Vec<ActionKey> {
+        let is_held = |entry: &Entry| matches!(entry.known, Known::Live { held: Some(_), .. });
+        self.lock().entries.iter().filter(|(_, entry)| is_held(entry)).map(|(key, _)| key.clone()).collect()
+    }
+
+    fn written_status(&self, key: &ActionKey) -> Option<TaskActionStatus> {
+        match &self.lock().entries.get(key)?.known {
+            Known::Live { held: Some(held), .. } => Some(held.written.clone()),
+            Known::Live { action, held: None } => Some(action.status()),
+            Known::Ended => None,
+        }
+    }
+
+    fn announce_status(&self, key: &ActionKey, status: &TaskActionStatus) {
+        if let Some(entry) = self.lock().entries.get_mut(key) {
+            entry.announced = Some(Box::new(status.clone()));
+        }
+    }
+
+    /// Whatever was held is superseded: the statuses of one action are decided one after the other.
+    fn wrote_status(&self, key: &ActionKey, status: &TaskActionStatus, metadata: &ObjectMeta) {
+        let mut inner = self.lock();
+        if let Some(entry) = inner.entries.get_mut(key) {
+            entry.announced = None;
+        }
+        let Some((known_version, action, held)) = live(&mut inner.entries, key, metadata) else { return };
+        let written = version(metadata);
+        if written > *known_version {
+            *known_version = written;
+            *held = None;
+            action.object.metadata.resource_version = metadata.resource_version.clone();
+            action.object.status = Some(status.clone());
+        } else if let Some(held) = held.take() {
+            // The watch was faster than the answer: the object that it showed contains this write, and maybe more.
+            action.object.status = Some(held.written);
+        }
+    }
+
+    fn has_status(&self, key: &ActionKey, status: &TaskActionStatus) {
+        if let Some(Entry { known: Known::Live { action, held }, .. }) = self.lock().entries.get_mut(key)
+            && held.take().is_some()
+        {
+            Arc::make_mut(action).object.status = Some(status.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::tests::{key, object, phase};
+    use super::*;
+
+    #[test]
+    fn a_held_status_is_listed_until_it_is_written() {
+        let memory = ActionStore::default();
+        memory.observe(object("5", "old"));
+        assert!(memory.held_keys().is_empty());
+        let wanted = TaskActionStatus { plugin_phase: "wanted".into(), ..Default::default() };
+        memory.hold_status(&key(), &wanted, Instant::now(), Instant::now());
+        assert_eq!(memory.held_keys(), [key()]);
+        assert_eq!(
+            (phase(&memory).as_str(), memory.written_status(&key()).unwrap().plugin_phase.as_str()),
+            ("wanted", "old")
+        );
+        memory.has_status(&key(), &wanted);
+        assert!(memory.held_keys().is_empty());
+        assert_eq!(phase(&memory), "wanted");
+    }
+
+    #[test]
+    fn a_held_status_survives_news_about_the_object() {
+        let memory = ActionStore::default();
+        memory.observe(object("5", "old"));
+        let wanted = TaskActionStatus { plugin_phase: "wanted".into(), ..Default::default() };
+        memory.hold_status(&key(), &wanted, Instant::now(), Instant::now());
+        let mut changed = object("6", "old");
+        changed.metadata.deletion_timestamp =
+            Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
+        changed.status.as_mut().unwrap().signalled_by = "ada".into();
+        assert!(memory.observe(changed));
+        assert_eq!(phase(&memory), "wanted");
+        assert!(memory.get(&key()).unwrap().object.metadata.deletion_timestamp.is_some());
+        let held = memory.held(&key()).unwrap();
+        assert_eq!(held.written.plugin_phase, "old");
+        assert_eq!(held.wanted.signalled_by, "ada");
+    }
+
+    #[test]
+    fn a_write_supersedes_what_was_held_whoever_is_faster() {
+        let status = |phase: &str| TaskActionStatus { plugin_phase: phase.into(), ..Default::default() };
+        for watch_is_faster in [false, true] {
+            let memory = ActionStore::default();
+            memory.observe(object("5", "old"));
+            memory.hold_status(&key(), &status("held"), Instant::now(), Instant::now());
+            if watch_is_faster {
+                memory.observe(object("6", "next"));
+            }
+            memory.wrote_status(&key(), &status("next"), &object("6", "").metadata);
+            assert_eq!(phase(&memory), "next", "watch is faster: {watch_is_faster}");
+            assert!(memory.held(&key()).is_none());
+        }
+    }
+
+    #[test]
+    fn our_own_write_is_no_news_though_the_watch_is_faster_than_the_answer() {
+        let memory = ActionStore::default();
+        memory.observe(object("1", "queued"));
+        let status = object("2", "running").status.unwrap();
+        memory.announce_status(&key(), &status);
+        assert!(!memory.observe(object("2", "running")));
+        memory.wrote_status(&key(), &status, &object("2", "running").metadata);
+        assert_eq!(phase(&memory), "running");
+        // The same words of somebody else, later, are news.
+        assert!(memory.observe(object("3", "running")));
+    }
+
+    #[test]
+    fn what_comes_with_our_own_write_is_news() {
+        let memory = ActionStore::default();
+        memory.observe(object("1", "queued"));
+        memory.announce_status(&key(), &object("2", "running").status.unwrap());
+        let mut signalled = object("2", "running");
+        signalled.status.as_mut().unwrap().signalled_by = "ada".into();
+        assert!(memory.observe(signalled));
+        let mut deleted = object("3", "running");
+        deleted.metadata.deletion_grace_period_seconds = Some(0);
+        assert!(memory.observe(deleted));
+    }
+
+    #[test]
+    fn what_others_wrote_just_before_us_is_not_missed() {
+        let memory = ActionStore::default();
+        memory.observe(object("5", "old"));
+        let written = TaskActionStatus { plugin_phase: "new".into(), ..Default::default() };
+        memory.wrote_status(&key(), &written, &object("7", "").metadata);
+        // Deleted and signalled at version 6, our write on top of it.
+        let mut echo = object("7", "new");
+        echo.metadata.deletion_timestamp = Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
+        echo.status.as_mut().unwrap().signalled_by = "ada".into();
+        assert!(memory.observe(echo.clone()));
+        let action = memory.get(&key()).unwrap();
+        assert!(action.object.metadata.deletion_timestamp.is_some());
+        assert_eq!(action.status().signalled_by, "ada");
+        assert!(!memory.observe(echo), "and it is news only once");
+    }
+}

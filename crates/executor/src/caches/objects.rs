@@ -1,0 +1,76 @@
+//! Objects of the kinds that plugins make, other than pods.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use aileron_action::plugin_choice::{Served, ServedKinds, missing};
+use aileron_machinery::{AnyResource, ResourceKind};
+
+use super::{Place, Versions, version};
+
+/// The objects of all watched kinds.
+#[derive(Default)]
+pub struct ObjectCache {
+    kinds: RwLock<HashMap<ResourceKind, Kind>>,
+    served: RwLock<ServedKinds>,
+}
+
+#[derive(Default)]
+pub(crate) struct Kind {
+    /// The first list is complete, so what is not here is not there.
+    pub(crate) complete: bool,
+    pub(crate) objects: HashMap<Place, Arc<dyn AnyResource>>,
+    /// Versions of objects that were shown and cannot be read; they are not missed.
+    pub(crate) unreadable: Versions,
+}
+
+impl ObjectCache {
+    /// What is at a place.
+    pub fn get(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>> {
+        let kinds = self.read();
+        let kind = kinds.get(kind).filter(|kind| kind.complete)?;
+        kind.objects.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// All objects of all kinds.
+    pub fn all(&self) -> Vec<(ResourceKind, Arc<dyn AnyResource>)> {
+        let kinds = self.read();
+        let objects = kinds.iter().flat_map(|(kind, it)| it.objects.values().map(move |object| (kind, object)));
+        objects.map(|(kind, object)| (kind.clone(), Arc::clone(object))).collect()
+    }
+
+    /// The cluster is known not to serve this kind.
+    pub fn lacks(&self, kind: &ResourceKind) -> bool {
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        missing(&served, kind).is_some()
+    }
+
+    /// Enters what is known about a kind. True if it was not known before that the kind is served, and now is.
+    pub(crate) fn learn(&self, kind: &ResourceKind, served: Served) -> bool {
+        let is_served = served == Served::Yes;
+        let mut known = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(kind.clone(), served) != Some(Served::Yes) && is_served
+    }
+
+    /// The versions of all objects of a kind, as they were shown last.
+    pub(crate) fn versions(&self, kind: &ResourceKind) -> Versions {
+        let kinds = self.read();
+        let Some(kind) = kinds.get(kind) else { return Versions::new() };
+        let mut versions: Versions = kind.objects.values().map(|object| version(object.metadata())).collect();
+        versions.extend(kind.unreadable.clone());
+        versions
+    }
+
+    /// The kind's first list is complete.
+    pub(crate) fn is_complete(&self, kind: &ResourceKind) -> bool {
+        self.read().get(kind).is_some_and(|kind| kind.complete)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<ResourceKind, Kind>> {
+        self.kinds.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, HashMap<ResourceKind, Kind>> {
+        self.kinds.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,105 @@
+//! Collecting actions that ended long enough ago.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aileron_action::TaskAction;
+use aileron_action::labels::{COMPLETED_TIME, TERMINATED, TERMINATION_STATUS, completed_time};
+use aileron_machinery::clock::Clock;
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{Api, DeleteParams, ListParams};
+use tokio_util::sync::CancellationToken;
+
+/// Large enough to be quick, small enough not to hold many objects in memory at once.
+const PAGE: u32 = 500;
+
+/// An action with these labels may go. Only whole minutes count, as the label has no more.
+///
+/// Mirrors `shouldDeleteTerminalTaskAction`.
+pub fn expired(labels: &BTreeMap<String, String>, max_ttl: SignedDuration, now: Timestamp) -> bool {
+    if labels.get(TERMINATION_STATUS).is_none_or(|value| value != TERMINATED) {
+        return false;
+    }
+    let Some(completed) = labels.get(COMPLETED_TIME).filter(|value| !value.is_empty()) else { return false };
+    if max_ttl <= SignedDuration::ZERO {
+        return true;
+    }
+    now.checked_sub(max_ttl).is_ok_and(|cutoff| completed.as_str() < completed_time(cutoff).as_str())
+}
+
+/// Deletes expired actions, now and then every `interval`, until cancelled.
+pub async fn run(
+    client: kube::Client,
+    clock: Arc<dyn Clock>,
+    interval: Duration,
+    max_ttl: SignedDuration,
+    cancel: CancellationToken,
+) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        let swept = tokio::select! {
+            () = cancel.cancelled() => return,
+            swept = sweep(&client, max_ttl, clock.now()) => swept,
+        };
+        match swept {
+            Ok(0) => {}
+            Ok(deleted) => tracing::info!(deleted, "collected actions that had ended"),
+            Err(error) => tracing::warn!(%error, "failed to collect actions that had ended; trying again later"),
+        }
+    }
+}
+
+async fn sweep(client: &kube::Client, max_ttl: SignedDuration, now: Timestamp) -> Result<usize, kube::Error> {
+    let all: Api<TaskAction> = Api::all(client.clone());
+    let mut page =
+        ListParams::default().limit(PAGE).labels(&format!("{TERMINATION_STATUS}={TERMINATED},{COMPLETED_TIME}"));
+    let mut deleted = 0;
+    loop {
+        let list = all.list_metadata(&page).await?;
+        for item in &list.items {
+            let labels = item.metadata.labels.clone().unwrap_or_default();
+            let (Some(namespace), Some(name)) = (&item.metadata.namespace, &item.metadata.name) else { continue };
+            if !expired(&labels, max_ttl, now) {
+                continue;
+            }
+            let actions: Api<TaskAction> = Api::namespaced(client.clone(), namespace);
+            match actions.delete(name, &DeleteParams::default()).await {
+                Ok(_) => deleted += 1,
+                // A child goes with its parent, which may have been deleted a moment ago.
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(error) => tracing::warn!(namespace, name, %error, "failed to delete an expired action"),
+            }
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => break,
+        }
+    }
+    metrics::counter!("aileron_garbage_collected_total").increment(deleted as u64);
+    Ok(deleted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_actions_that_ended_before_the_limit_go() {
+        let now: Timestamp = "2009-11-10T23:00:30Z".parse().expect("a time");
+        let labelled = |time: &str| {
+            BTreeMap::from([(TERMINATION_STATUS.into(), TERMINATED.into()), (COMPLETED_TIME.into(), time.to_owned())])
+        };
+        let hour = SignedDuration::from_hours(1);
+        assert!(expired(&labelled("2009-11-10.21-59"), hour, now));
+        assert!(!expired(&labelled("2009-11-10.22-00"), hour, now));
+        assert!(expired(&labelled("2009-11-10.23-00"), SignedDuration::ZERO, now));
+        assert!(!expired(&BTreeMap::from([(COMPLETED_TIME.into(), "2000-01-01.00-00".into())]), hour, now));
+        assert!(!expired(&labelled(""), SignedDuration::ZERO, now));
+    }
+}

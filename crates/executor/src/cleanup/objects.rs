@@ -1,0 +1,283 @@
+//! Deleting what ended attempts leave behind while their actions stay: never, always, or after success, and not before
+//! some time has passed.
+//!
+//! A pod of which containers run on although its action has ended goes in any case: a log shipper that a pod template
+//! put beside the task would hold its node for ever.
+//!
+//! What is to go is read from the watch caches and from the actions themselves, so nothing has to be remembered over a
+//! restart, and no action waits for it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aileron_action::TaskAction;
+use aileron_action::conditions::condition;
+use aileron_action::object_identity::FINALIZER;
+use aileron_kubekit::ApiError;
+use aileron_machinery::ActionKey;
+use aileron_machinery::config::{DeleteFinished, K8sConfig};
+use aileron_machinery::{AnyK8sPlugin, AnyResource, ResourceKind};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ObjectMeta};
+use tokio_util::sync::CancellationToken;
+
+use crate::caches::actions::ActionStore;
+use crate::caches::objects::ObjectCache;
+use crate::caches::pods::PodCache;
+use crate::cluster::Objects;
+use crate::cluster::kube::requests::api_error;
+
+/// How often the caches are looked through. It costs no request, and nobody waits for an object to go.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How long containers beside the task's own may go on after its end: time for what they hold to be sent.
+const LINGER: SignedDuration = SignedDuration::from_secs(10);
+
+/// `plugins.k8s.delete-finished` and `delete-finished-after`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Which objects go.
+    pub which: DeleteFinished,
+    /// How long they stay first.
+    pub after: SignedDuration,
+}
+
+impl Policy {
+    /// The policy of a configuration.
+    pub fn of(config: &K8sConfig) -> Self {
+        let after = SignedDuration::from_nanos(config.delete_finished_after.as_nanos());
+        Self { which: config.delete_finished, after }
+    }
+}
+
+/// How an action ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// It ended well.
+    pub succeeded: bool,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What an action said about its end.
+enum Asked {
+    Ended(Ending),
+    /// It has not ended; the next look asks again.
+    AtWork,
+    /// It is gone, and its objects go with it.
+    Gone,
+}
+
+/// What is to happen to an object whose action is no longer at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It stays.
+    Keep,
+    /// That depends on how its action ended.
+    AskAction,
+    /// It goes at this moment.
+    DeleteAt(Timestamp),
+}
+
+/// Judges a pod of which containers still run by the end of its action, if that is known.
+///
+/// # Differs from upstream
+///
+/// Upstream leaves such a pod alone: its other containers run until the action is deleted.
+pub fn judge_running(ending: Option<Ending>) -> Verdict {
+    let Some(ending) = ending else { return Verdict::AskAction };
+    ending.at.checked_add(LINGER).map_or(Verdict::Keep, Verdict::DeleteAt)
+}
+
+/// Judges an object by its own end, if it tells one, or by the end of its action, if that is known.
+pub fn judge(policy: Policy, completed_at: Option<Timestamp>, ending: Option<Ending>) -> Verdict {
+    let after = |end: Timestamp| end.checked_add(policy.after).map_or(Verdict::Keep, Verdict::DeleteAt);
+    match (policy.which, ending, completed_at) {
+        (DeleteFinished::Never, ..) => Verdict::Keep,
+        (_, Some(ending), _) if ending.succeeded || policy.which == DeleteFinished::Always => after(ending.at),
+        (_, Some(_), _) => Verdict::Keep,
+        // An object that has ended, of an action that is not at work: how it ended does not matter.
+        (DeleteFinished::Always, None, Some(end)) => after(end),
+        (_, None, _) => Verdict::AskAction,
+    }
+}
+
+/// Deletes what the policy says.
+pub struct Reaper {
+    /// To ask how an action ended.
+    pub client: kube::Client,
+    /// To delete with.
+    pub objects: Arc<dyn Objects>,
+    /// The pods there are.
+    pub pods: Arc<PodCache>,
+    /// The other objects there are.
+    pub others: Arc<ObjectCache>,
+    /// The actions that are still at work.
+    pub memory: Arc<ActionStore>,
+    /// Whose objects may go.
+    pub plugins: Vec<Arc<dyn AnyK8sPlugin>>,
+    /// When.
+    pub policy: Policy,
+}
+
+type Uid = String;
+
+/// An object of ours whose action is no longer at work.
+struct LeftBehind<'a> {
+    plugin: &'a dyn AnyK8sPlugin,
+    object: Arc<dyn AnyResource>,
+    action: ActionKey,
+    /// It is a pod, and containers of it run.
+    runs: bool,
+}
+
+impl LeftBehind<'_> {
+    fn judge(&self, policy: Policy, ending: Option<Ending>) -> Verdict {
+        if self.runs {
+            return judge_running(ending);
+        }
+        let completed_at = self.plugin.completed_at(self.object.as_ref()).ok().flatten();
+        let has_ended = self.plugin.is_terminal(self.object.as_ref()).unwrap_or_default();
+        judge(policy, completed_at.filter(|_| has_ended), ending)
+    }
+}
+
+impl Reaper {
+    /// Looks and deletes until cancelled.
+    pub async fn run(&self, cancel: CancellationToken) {
+        // How actions ended, by the object that asked; none for an action that is not there.
+        let mut known: HashMap<Uid, Option<Ending>> = HashMap::new();
+        while cancel.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+            if cancel.run_until_cancelled(self.look(&mut known)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    async fn look(&self, known: &mut HashMap<Uid, Option<Ending>>) {
+        let found = self.left_behind();
+        let there: HashSet<_> = found.iter().filter_map(|left| left.object.metadata().uid.as_ref()).collect();
+        known.retain(|uid, _| there.contains(uid));
+        let now = Timestamp::now();
+        for left in &found {
+            let metadata = left.object.metadata();
+            let uid = metadata.uid.clone().unwrap_or_default();
+            let mut verdict = left.judge(self.policy, known.get(&uid).copied().flatten());
+            if verdict == Verdict::AskAction && !known.contains_key(&uid) {
+                match self.ending(&left.action, metadata).await {
+                    Ok(Asked::Ended(ending)) => {
+                        known.insert(uid, Some(ending));
+                        verdict = left.judge(self.policy, Some(ending));
+                    }
+                    Ok(Asked::Gone) => {
+                        known.insert(uid, None);
+                    }
+                    Ok(Asked::AtWork) => {}
+                    Err(error) => tracing::debug!(%error, "an ended action cannot be asked for; trying again later"),
+                }
+            }
+            if matches!(verdict, Verdict::DeleteAt(at) if at <= now) {
+                self.delete(&left.plugin.kind(), left.object.as_ref()).await;
+            }
+        }
+    }
+
+    /// Objects of ours that are not going yet and whose action is no longer at work.
+    fn left_behind(&self) -> Vec<LeftBehind<'_>> {
+        let pod = ResourceKind::of::<Pod>();
+        let pods = self.pods.all().into_iter().map(|pod_of_task| {
+            let runs = any_runs(&pod_of_task);
+            (pod.clone(), pod_of_task as Arc<dyn AnyResource>, runs)
+        });
+        let others = self.others.all().into_iter().map(|(kind, object)| (kind, object, false));
+        let candidates = pods.chain(others).filter_map(|(kind, object, runs)| {
+            if !runs && self.policy.which == DeleteFinished::Never {
+                return None;
+            }
+            let metadata = object.metadata();
+            let action = owner(metadata).filter(|_| metadata.deletion_timestamp.is_none())?;
+            let plugin = self.plugins.iter().find(|plugin| plugin.kind() == kind)?.as_ref();
+            let stays = plugin.properties().disable_delete_on_finalize || self.memory.get(&action).is_some();
+            (!stays).then_some(LeftBehind { plugin, object, action, runs })
+        });
+        candidates.collect()
+    }
+
+    /// How the action of an object ended.
+    async fn ending(&self, key: &ActionKey, object: &ObjectMeta) -> Result<Asked, ApiError> {
+        let api: Api<TaskAction> = Api::namespaced(self.client.clone(), &key.namespace);
+        let Some(action) = api.get_opt(&key.name).await.map_err(api_error)? else { return Ok(Asked::Gone) };
+        let owners = object.owner_references.as_deref().unwrap_or_default();
+        if !owners.iter().any(|owner| Some(&owner.uid) == action.metadata.uid.as_ref()) {
+            return Ok(Asked::Gone);
+        }
+        let status = action.status.unwrap_or_default();
+        let succeeded = status.conditions.iter().any(|it| it.type_ == condition::SUCCEEDED && it.status == "True");
+        Ok(status.ended_at().map_or(Asked::AtWork, |at| Asked::Ended(Ending { succeeded, at })))
+    }
+
+    async fn delete(&self, kind: &ResourceKind, object: &dyn AnyResource) {
+        let metadata = object.metadata();
+        let (namespace, name) =
+            (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
+        let bears_ours = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
+        let released = if bears_ours { self.objects.remove_finalizer(kind, object, FINALIZER).await } else { Ok(()) };
+        let deleted = match released {
+            Ok(()) => self.objects.delete(kind, namespace, name, &|found| found.uid == metadata.uid).await,
+            refused => refused,
+        };
+        match deleted {
+            Ok(()) => {
+                metrics::counter!("aileron_finished_objects_deleted_total", "kind" => kind.kind.to_string())
+                    .increment(1);
+            }
+            Err(error) if error.is_not_found() || error.is_gone() => {}
+            Err(error) => tracing::warn!(namespace, name, %error, "failed to delete a finished object; trying again"),
+        }
+    }
+}
+
+fn any_runs(pod: &Pod) -> bool {
+    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+    statuses.iter().any(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()))
+}
+
+/// The action that owns an object. One without such an owner is not ours to delete.
+fn owner(metadata: &ObjectMeta) -> Option<ActionKey> {
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.kind == "TaskAction")?;
+    Some(ActionKey::new(metadata.namespace.as_deref().unwrap_or_default(), &owner.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
+    }
+
+    #[test]
+    fn the_policy_decides_which_objects_go_and_when() {
+        let policy = |which| Policy { which, after: SignedDuration::from_secs(60) };
+        let (well, badly) = (Ending { succeeded: true, at: at(100) }, Ending { succeeded: false, at: at(100) });
+        let never = policy(DeleteFinished::Never);
+        assert_eq!(judge(never, Some(at(90)), Some(well)), Verdict::Keep);
+        let on_success = policy(DeleteFinished::OnSuccess);
+        assert_eq!(judge(on_success, Some(at(90)), None), Verdict::AskAction, "a pod may end well and its task badly");
+        assert_eq!(judge(on_success, Some(at(90)), Some(well)), Verdict::DeleteAt(at(160)));
+        assert_eq!(judge(on_success, Some(at(90)), Some(badly)), Verdict::Keep);
+        let always = policy(DeleteFinished::Always);
+        assert_eq!(judge(always, Some(at(90)), None), Verdict::DeleteAt(at(150)));
+        assert_eq!(judge(always, None, None), Verdict::AskAction, "it may still be at work");
+        assert_eq!(judge(always, None, Some(badly)), Verdict::DeleteAt(at(160)));
+    }
+
+    #[test]
+    fn what_runs_on_after_its_task_goes_whatever_the_policy() {
+        assert_eq!(judge_running(None), Verdict::AskAction, "its action may still be at work");
+        let ending = Ending { succeeded: true, at: at(100) };
+        assert_eq!(judge_running(Some(ending)), Verdict::DeleteAt(at(100) + LINGER));
+    }
+}

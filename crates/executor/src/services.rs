@@ -1,0 +1,5 @@
+//! Clients of the control plane's services: events and task cache, over the Connect protocol.
+
+pub mod cache;
+pub mod connect;
+pub mod events;

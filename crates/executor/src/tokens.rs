@@ -1,0 +1,263 @@
+//! Tokens as objects of the cluster: one Lease for each holder, in the holder's namespace and owned by its action.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aileron_action::TaskAction;
+use aileron_admission::pools::limits::{Account, Token};
+use aileron_admission::pools::{Claim, Pools, TokenStore};
+use aileron_kubekit::ApiError;
+use aileron_machinery::ActionKey;
+use async_trait::async_trait;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
+use kube::runtime::watcher;
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::kube::requests::api_error;
+use crate::watch::{PAGE, Sink, WatchContext};
+
+/// The name of the watch in readiness and metrics.
+pub const NAME: &str = "pool-tokens";
+
+/// Names the pool on each token.
+const POOL_LABEL: &str = "flyte.org/pool";
+const PROJECT_LABEL: &str = "flyte.org/pool-project";
+const DOMAIN_LABEL: &str = "flyte.org/pool-domain";
+
+/// Time between two checks for tokens of ended actions. A check without such a token sends no request, so it can be frequent.
+const RETURN_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Tokens behind a client.
+pub struct KubeTokens {
+    client: kube::Client,
+}
+
+impl KubeTokens {
+    /// Tokens behind this client.
+    pub fn new(client: kube::Client) -> Self {
+        Self { client }
+    }
+
+    fn leases(&self, namespace: &str) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+#[async_trait]
+impl TokenStore for KubeTokens {
+    async fn create(&self, pool: &str, claim: &Claim) -> Result<(), ApiError> {
+        let leases = self.leases(&claim.holder.namespace);
+        let lease = lease(pool, claim);
+        let taken = match leases.create(&PostParams::default(), &lease).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => token_name(pool, &claim.holder.name),
+            result => return result.map(drop).map_err(api_error),
+        };
+        // Tokens are listed anyway; reading one would take a permission of its own.
+        let named =
+            leases.list(&ListParams::default().fields(&format!("metadata.name={taken}"))).await.map_err(api_error)?;
+        if let Some(found) = named.items.into_iter().next() {
+            let owners = found.metadata.owner_references.as_deref().unwrap_or_default();
+            if owners.iter().any(|owner| owner.uid == claim.owner.uid) {
+                return Ok(());
+            }
+            // It belonged to an earlier action of the same name, and would go at any moment.
+            let preconditions = Some(Preconditions { uid: found.metadata.uid, resource_version: None });
+            leases
+                .delete(&taken, &DeleteParams { preconditions, ..DeleteParams::default() })
+                .await
+                .map_err(api_error)?;
+        }
+        leases.create(&PostParams::default(), &lease).await.map(drop).map_err(api_error)
+    }
+
+    async fn list(&self, pool: &str) -> Result<Vec<Token>, ApiError> {
+        let all: Api<Lease> = Api::all(self.client.clone());
+        let list = all.list(&ListParams::default().labels(&format!("{POOL_LABEL}={pool}"))).await.map_err(api_error)?;
+        Ok(list.items.iter().filter_map(|lease| Some(token(&lease.metadata)?.1)).collect())
+    }
+
+    async fn delete(&self, pool: &str, holder: &ActionKey) -> Result<(), ApiError> {
+        let leases = self.leases(&holder.namespace);
+        match leases.delete(&token_name(pool, &holder.name), &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            result => result.map(drop).map_err(api_error),
+        }
+    }
+}
+
+/// The tokens of all pools, as the server has them.
+pub async fn all_tokens(client: &kube::Client) -> Result<Vec<(String, Token)>, ApiError> {
+    let leases: Api<Lease> = Api::all(client.clone());
+    let list = leases.list(&ListParams::default().labels(POOL_LABEL)).await.map_err(api_error)?;
+    Ok(list.items.iter().filter_map(|lease| token(&lease.metadata)).collect())
+}
+
+/// The same for all attempts of an action, so that asking twice is asking once.
+fn token_name(pool: &str, action: &str) -> String {
+    format!("{pool}.{action}")
+}
+
+fn lease(pool: &str, claim: &Claim) -> Lease {
+    let Account { project, domain } = &claim.account;
+    let labels = [(POOL_LABEL, pool), (PROJECT_LABEL, project), (DOMAIN_LABEL, domain)];
+    Lease {
+        metadata: ObjectMeta {
+            name: Some(token_name(pool, &claim.holder.name)),
+            namespace: Some(claim.holder.namespace.to_string()),
+            labels: Some(labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()),
+            // It goes with the action, and does not keep it.
+            owner_references: Some(vec![OwnerReference {
+                block_owner_deletion: None,
+                controller: None,
+                ..claim.owner.clone()
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(claim.identity.clone()),
+            acquire_time: Some(MicroTime(claim.now)),
+            ..LeaseSpec::default()
+        }),
+    }
+}
+
+/// The pool and the token that a Lease stands for.
+fn token(metadata: &ObjectMeta) -> Option<(String, Token)> {
+    let label = |name: &str| metadata.labels.as_ref().and_then(|labels| labels.get(name)).cloned();
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.kind == "TaskAction")?;
+    let token = Token {
+        holder: ActionKey::new(metadata.namespace.as_deref()?, &owner.name),
+        account: Account { project: label(PROJECT_LABEL)?, domain: label(DOMAIN_LABEL)? },
+        version: metadata.resource_version.as_deref()?.parse().ok()?,
+    };
+    Some((label(POOL_LABEL)?, token))
+}
+
+/// Follows all tokens, and wakes the actions that can take a token when one is free.
+pub async fn watch(cx: WatchContext, pools: Arc<Pools>) {
+    let api: Api<Lease> = Api::all(cx.client.clone());
+    let config = watcher::Config::default().labels(POOL_LABEL).page_size(PAGE);
+    let sink = Tokens { pools, cx: cx.clone(), listed: HashSet::new() };
+    cx.follow(NAME, watcher(api, config), sink).await;
+}
+
+struct Tokens {
+    pools: Arc<Pools>,
+    cx: WatchContext,
+    listed: HashSet<(String, ActionKey)>,
+}
+
+impl Tokens {
+    fn free(&self, pool: &str, holder: &ActionKey) {
+        self.pools.gone(pool, holder);
+        for key in self.pools.next(pool, self.cx.clock.now()) {
+            self.cx.queue.wake(&key);
+        }
+    }
+}
+
+impl Sink<Lease> for Tokens {
+    fn seen(&mut self, lease: Lease, listed: bool) {
+        let Some((pool, token)) = token(&lease.metadata) else { return };
+        if listed {
+            self.listed.insert((pool.clone(), token.holder.clone()));
+        }
+        self.pools.seen(&pool, token.holder, token.account);
+    }
+
+    fn restarted(&mut self) {
+        self.listed.clear();
+    }
+
+    fn listed(&mut self) {
+        let listed = std::mem::take(&mut self.listed);
+        for (pool, holder) in self.pools.holders().into_iter().filter(|token| !listed.contains(token)) {
+            self.free(&pool, &holder);
+        }
+    }
+
+    fn gone(&mut self, lease: Lease) {
+        if let Some((pool, token)) = token(&lease.metadata) {
+            self.free(&pool, &token.holder);
+        }
+    }
+}
+
+/// Returns the tokens of actions that have ended, also of those that ended before a restart. Drops waiting actions that
+/// have ended, and wakes the actions that can take a token.
+pub async fn return_tokens(cx: WatchContext, pools: Arc<Pools>, cancel: CancellationToken) {
+    if pools.is_empty() {
+        return;
+    }
+    let store = KubeTokens::new(cx.client.clone());
+    let mut known = BTreeSet::new();
+    while cancel.run_until_cancelled(tokio::time::sleep(RETURN_INTERVAL)).await.is_some() {
+        let is_running = |key: &ActionKey| cx.caches.actions.get(key).is_some_and(|it| !it.status().is_terminal());
+        let holders = pools.holders();
+        known.retain(|key| holders.iter().any(|(_, holder)| holder == key));
+        for (pool, holder) in holders {
+            if is_running(&holder) {
+                known.insert(holder);
+                continue;
+            }
+            let returned = match is_running_elsewhere(&cx.client, &holder, known.contains(&holder)).await {
+                Ok(true) => continue,
+                Ok(false) => store.delete(&pool, &holder).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = returned {
+                tracing::warn!(pool, name = %holder.name, %error, "failed to return a token; trying again");
+            }
+        }
+        for (pool, (held, waiting)) in pools.counts() {
+            for key in pools.waiting(&pool).iter().filter(|key| !is_running(key)) {
+                pools.leave(key);
+            }
+            for key in pools.next(&pool, cx.clock.now()) {
+                cx.queue.wake(&key);
+            }
+            metrics::gauge!("aileron_pool_tokens", "pool" => pool.clone()).set(held as f64);
+            metrics::gauge!("aileron_pool_waiting", "pool" => pool).set(waiting as f64);
+        }
+    }
+}
+
+/// Whether an action that is not in the store is running nevertheless. An action that was in the store before
+/// (`was_known`) has ended. An action that never was may belong to another executor, so the API server is asked.
+async fn is_running_elsewhere(client: &kube::Client, key: &ActionKey, was_known: bool) -> Result<bool, ApiError> {
+    if was_known {
+        return Ok(false);
+    }
+    let actions: Api<TaskAction> = Api::namespaced(client.clone(), &key.namespace);
+    let action = actions.get_opt(&key.name).await.map_err(api_error)?;
+    Ok(action.is_some_and(|action| action.status.is_none_or(|status| !status.is_terminal())))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lease_is_read_as_the_token_it_was_made_for() {
+        let metadata: ObjectMeta = serde_json::from_value(json!({
+            "name": "licences.r-a0", "namespace": "ns", "resourceVersion": "7",
+            "labels": {"flyte.org/pool": "licences", "flyte.org/pool-project": "p", "flyte.org/pool-domain": "d"},
+            "ownerReferences": [{"apiVersion": "flyte.org/v1", "kind": "TaskAction", "name": "r-a0", "uid": "u"}],
+        }))
+        .unwrap();
+        let expected = Token {
+            holder: ActionKey::new("ns", "r-a0"),
+            account: Account { project: "p".into(), domain: "d".into() },
+            version: 7,
+        };
+        assert_eq!(token(&metadata), Some(("licences".into(), expected)));
+        assert_eq!(token(&ObjectMeta { owner_references: None, ..metadata }), None, "not of ours");
+    }
+}

@@ -1,0 +1,193 @@
+//! The directory of a pod. Paths from a pod never lead out of it.
+//!
+//! ```text
+//! <dir>/pods/<uid>/volumes/<volume>
+//! <dir>/pods/<uid>/containers/<name>/root   root and working directory of the container, new at each start
+//! <dir>/pods/<uid>/containers/<name>/tmp    TMPDIR of the container
+//! <dir>/pods/<uid>/containers/<name>/view   root in the mount namespace of the container, if it has one
+//! <dir>/pods/<uid>/logs/<name>/<restarts>.log
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::mounts;
+
+/// The directory of one pod.
+#[derive(Clone, Debug)]
+pub(crate) struct PodDir(PathBuf);
+
+/// Why a path cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PathError {
+    #[error("{0:?} must not contain \"..\" and must not be empty")]
+    Invalid(String),
+    #[error("{} leads out of the sandbox", .0.display())]
+    Escape(PathBuf),
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl PathError {
+    /// Converts an I/O error at this path.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path, source }
+    }
+}
+
+impl PodDir {
+    /// The directory of the pod with this uid; it need not exist. The path `dir` must not contain symbolic links.
+    pub(crate) fn new(dir: &Path, uid: &str) -> Result<Self, PathError> {
+        let [Component::Normal(_)] = Path::new(uid).components().collect::<Vec<_>>()[..] else {
+            return Err(PathError::Invalid(uid.to_owned()));
+        };
+        Ok(Self(dir.join("pods").join(uid)))
+    }
+
+    /// The directory of a volume.
+    pub(crate) fn volume(&self, name: &str) -> PathBuf {
+        self.0.join("volumes").join(name)
+    }
+
+    /// The directory of a container.
+    pub(crate) fn container(&self, name: &str) -> PathBuf {
+        self.0.join("containers").join(name)
+    }
+
+    /// The root of a container.
+    pub(crate) fn root(&self, container: &str) -> PathBuf {
+        self.container(container).join("root")
+    }
+
+    /// The directory for temporary files of a container.
+    pub(crate) fn temporary(&self, container: &str) -> PathBuf {
+        self.container(container).join("tmp")
+    }
+
+    /// The log file of a container after this number of restarts.
+    pub(crate) fn log(&self, container: &str, restarts: u32) -> PathBuf {
+        self.0.join("logs").join(container).join(format!("{restarts}.log"))
+    }
+
+    /// Creates an empty root for a container. An existing one is removed.
+    pub(crate) fn fresh_root(&self, container: &str) -> Result<PathBuf, PathError> {
+        let root = self.root(container);
+        match fs::remove_dir_all(&root) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(PathError::io(&root)(error)),
+            _ => fs::create_dir_all(&root).map_err(PathError::io(&root))?,
+        }
+        Ok(root)
+    }
+
+    /// The directory at `path` below `base`. Missing directories are created. Symbolic links are followed only within
+    /// the directory of the pod.
+    pub(crate) fn directory(&self, base: &Path, path: &str) -> Result<PathBuf, PathError> {
+        let mut current = base.to_owned();
+        for part in parts(path)? {
+            current.push(part);
+            match fs::symlink_metadata(&current) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    fs::create_dir(&current).map_err(PathError::io(&current))?;
+                }
+                Err(error) => return Err(PathError::io(&current)(error)),
+                Ok(_) => current = self.resolve_inside(&current)?,
+            }
+        }
+        Ok(current)
+    }
+
+    /// Creates a symbolic link at `path` below `base` that points to `target`.
+    pub(crate) fn link(&self, base: &Path, path: &str, target: &Path) -> Result<(), PathError> {
+        let link = self.file(base, path)?;
+        // A real mount would hide a file or directory at this path. Here a file or an empty directory is replaced.
+        match fs::symlink_metadata(&link) {
+            Ok(known) if known.is_dir() => fs::remove_dir(&link).map_err(PathError::io(&link))?,
+            Ok(_) => fs::remove_file(&link).map_err(PathError::io(&link))?,
+            Err(_) => {}
+        }
+        std::os::unix::fs::symlink(target, &link).map_err(PathError::io(&link))
+    }
+
+    /// The path of a file below `base`. Missing parent directories are created.
+    pub(crate) fn file(&self, base: &Path, path: &str) -> Result<PathBuf, PathError> {
+        let mut all = parts(path)?;
+        let Some(name) = all.pop() else { return Err(PathError::Invalid(path.to_owned())) };
+        let parent = all.iter().collect::<PathBuf>();
+        Ok(self.directory(base, &parent.to_string_lossy())?.join(name))
+    }
+
+    /// The path without symbolic links. An error if it leads out of the directory of the pod.
+    pub(crate) fn resolve_inside(&self, path: &Path) -> Result<PathBuf, PathError> {
+        let real = path.canonicalize().map_err(PathError::io(path))?;
+        if real.starts_with(&self.0) { Ok(real) } else { Err(PathError::Escape(path.to_owned())) }
+    }
+
+    /// Removes the directory. Symbolic links are removed, but not their targets.
+    pub(crate) fn remove(self) {
+        if mounts::is_mount_below(&self.0) {
+            return tracing::warn!(path = %self.0.display(), "the directory of a pod is not removed, because it contains a mount");
+        }
+        if let Err(error) = fs::remove_dir_all(&self.0)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!(%error, path = %self.0.display(), "failed to remove the files of a pod");
+        }
+    }
+}
+
+/// The names in a path. A leading slash is ignored, because all paths are below a base directory.
+fn parts(path: &str) -> Result<Vec<&std::ffi::OsStr>, PathError> {
+    let mut names = Vec::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::RootDir | Component::CurDir => {}
+            Component::ParentDir | Component::Prefix(_) => return Err(PathError::Invalid(path.to_owned())),
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn paths_stay_below_their_base() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let outside = base.join("outside");
+        fs::create_dir(&outside).unwrap();
+        let pod = PodDir::new(&base.join("node"), "u").unwrap();
+        let root = pod.fresh_root("c").unwrap();
+        assert!(pod.directory(&root, "/a/b").unwrap().ends_with("containers/c/root/a/b"));
+        assert!(matches!(pod.directory(&root, "/a/../../x"), Err(PathError::Invalid(_))));
+        assert!(matches!(pod.file(&root, "/"), Err(PathError::Invalid(_))));
+        assert!(matches!(PodDir::new(&base, "../u"), Err(PathError::Invalid(_))));
+
+        symlink(&outside, root.join("trap")).unwrap();
+        assert!(matches!(pod.directory(&root, "/trap/x"), Err(PathError::Escape(_))));
+        assert!(matches!(pod.link(&root, "/trap/x", &root), Err(PathError::Escape(_))));
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_may_be_within_the_target_of_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let pod = PodDir::new(&dir.path().canonicalize().unwrap(), "u").unwrap();
+        let root = pod.fresh_root("c").unwrap();
+        let (one, two) = (pod.volume("one"), pod.volume("two"));
+        fs::create_dir_all(&one).unwrap();
+        fs::create_dir_all(&two).unwrap();
+        pod.link(&root, "/data", &one).unwrap();
+        pod.link(&root, "/data/more", &two).unwrap();
+        fs::write(root.join("data/more/x"), "1").unwrap();
+        assert!(two.join("x").exists());
+        pod.link(&root, "/data/more", &two).unwrap();
+    }
+}
