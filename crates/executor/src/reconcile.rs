@@ -129,7 +129,7 @@ impl Reconciler {
         match decide_start(action, plugin) {
             Start::Abort => self.abort(action).await,
             Start::Label => {
-                self.statuses.label_terminal(action, &action.status()).await?;
+                self.statuses.label_if_ended(action, &action.status()).await?;
                 Ok(Wake::Never)
             }
             Start::Condition => self.reconcile_condition(action).await,

@@ -73,9 +73,20 @@ impl StatusWriter {
         Self { store: Some(store), ..self }
     }
 
-    /// Records a phase: the event if there is news, then the status; nothing if nothing changed. An action that has
-    /// ended also gets its labels.
+    /// Records a phase, and labels an action that has ended.
     pub async fn record(
+        &self,
+        action: &Action,
+        status: &TaskActionStatus,
+        phase: &PhaseInfo,
+    ) -> Result<(), RecordError> {
+        self.record_phase(action, status, phase).await?;
+        Ok(self.label_if_ended(action, status).await?)
+    }
+
+    /// Records a phase: the event if there is news, then the status; nothing if nothing changed. An action that has
+    /// ended needs its labels after this ([`Self::label_if_ended`]).
+    pub async fn record_phase(
         &self,
         action: &Action,
         status: &TaskActionStatus,
@@ -88,9 +99,6 @@ impl StatusWriter {
                 self.report(action, &[(status, phase)]).await?;
                 self.put(action, status, when).await?;
             }
-        }
-        if status.is_terminal() {
-            self.label_terminal(action, status).await?;
         }
         Ok(())
     }
@@ -111,10 +119,7 @@ impl StatusWriter {
         if status_changed(&action.status(), status) {
             self.write_now(action, status).await?;
         }
-        if status.is_terminal() {
-            self.label_terminal(action, status).await?;
-        }
-        Ok(())
+        Ok(self.label_if_ended(action, status).await?)
     }
 
     /// Records that an action was aborted.
@@ -134,9 +139,9 @@ impl StatusWriter {
         self.send(&key, &written.unwrap_or_else(|| action.status()), status, &slot).await
     }
 
-    /// Labels an action that has ended, so that the garbage collector finds it and watch caches can leave it out.
-    pub async fn label_terminal(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
-        if labels::are_terminal(action.object.metadata.labels.as_ref()) {
+    /// Labels an action if it has ended, so that the garbage collector finds it and watch caches can leave it out.
+    pub async fn label_if_ended(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
+        if !status.is_terminal() || labels::are_terminal(action.object.metadata.labels.as_ref()) {
             return Ok(());
         }
         let ended = status.ended_at().unwrap_or_else(|| self.clock.now());

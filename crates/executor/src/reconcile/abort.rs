@@ -140,7 +140,7 @@ mod tests {
 
     fn no_task() -> MetadataError {
         let mut object = TaskAction::default();
-        object.spec.run_output_base = "s3:///no-bucket".into();
+        object.spec.run_output_base = "%zz".into();
         output_prefix(&Action::new(object, None), 1).unwrap_err()
     }
 

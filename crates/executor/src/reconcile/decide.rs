@@ -108,9 +108,9 @@ pub(super) struct SystemFailure {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum AfterSystemFailure {
     /// The attempt is tried again, with this status.
-    TryAgain { status: TaskActionStatus, wake: Wake },
+    TryAgain { status: Box<TaskActionStatus>, wake: Wake },
     /// The platform failed too often.
-    Fail(Record),
+    Fail(Box<Record>),
 }
 
 /// What a round does after it asked the cache.
@@ -118,7 +118,7 @@ pub(super) enum AfterSystemFailure {
 pub(super) enum BeforePlugin {
     /// The cache makes the plugin unnecessary for now.
     UseCache {
-        phase: PhaseInfo,
+        phase: Box<PhaseInfo>,
         /// The attempt has an object whose outputs are not needed any more.
         object_is_superfluous: bool,
     },
@@ -191,10 +191,10 @@ pub(super) fn before_plugin(
     match answer {
         Ok(CacheAnswer::Hit(phase)) => {
             let object_is_superfluous = !facts.before.plugin_state.0.is_empty();
-            ControlFlow::Continue(BeforePlugin::UseCache { phase, object_is_superfluous })
+            ControlFlow::Continue(BeforePlugin::UseCache { phase: Box::new(phase), object_is_superfluous })
         }
         Ok(CacheAnswer::WaitForOwner(phase)) => {
-            ControlFlow::Continue(BeforePlugin::UseCache { phase, object_is_superfluous: false })
+            ControlFlow::Continue(BeforePlugin::UseCache { phase: Box::new(phase), object_is_superfluous: false })
         }
         Ok(CacheAnswer::Run { reserved }) => ControlFlow::Continue(BeforePlugin::CallPlugin { reserved }),
         Err(CacheStageError::Unusable(error)) => {

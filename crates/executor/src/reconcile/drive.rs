@@ -6,6 +6,7 @@ use aileron_action::{Action, Template};
 use aileron_machinery::{CorePlugin, CoreRequest, ExecutionError, TaskContext, code};
 use jiff::Timestamp;
 
+use super::apply::Target;
 use super::decide::failure::fail;
 use super::decide::{
     BeforePlugin, Decision, Facts, after_cache, after_cache_update, after_plugin, before_cache, before_plugin,
@@ -37,7 +38,8 @@ impl Reconciler {
         let running_since = running_since(&facts.before);
         let request = CoreRequest::new(&task, &state).with_running_since(running_since);
         let decision = self.decide(&facts, plugin, &request).await;
-        self.apply(action, plugin, &request, decision).await
+        let (actions, statuses) = (self.actions.as_ref(), self.statuses.as_ref());
+        Target { action, plugin, request: &request, actions, statuses }.apply(decision).await
     }
 
     /// The steps of a decision, with the I/O between them.
@@ -52,7 +54,7 @@ impl Reconciler {
                 if object_is_superfluous && let Err(error) = guarded(plugin.abort(request)).await {
                     tracing::warn!(%error, "failed to stop the object that a cache hit made superfluous");
                 }
-                return after_cache(facts, phase);
+                return after_cache(facts, *phase);
             }
             ControlFlow::Continue(BeforePlugin::CallPlugin { reserved }) => reserved,
         };
@@ -69,8 +71,8 @@ impl Reconciler {
     ///
     /// # Differs from upstream
     ///
-    /// A template that cannot be decoded and an output location that is none never get better; the action fails with
-    /// that, instead of being looked at for ever without a word.
+    /// A template that cannot be decoded and an invalid output location never become valid, so the action fails with that
+    /// error. Upstream tries again for ever and reports nothing.
     fn try_task_context(&self, action: &Action, now: Timestamp) -> Result<TaskContext, ExecutionError> {
         if let Template::Unreadable(error) = &action.template {
             let message = format!("spec.taskTemplate is not a readable task template: {error}");

@@ -34,6 +34,8 @@ pub(super) fn running_since(status: &TaskActionStatus) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::panic)]
+
     use aileron_machinery::{PhaseInfo, TaskInfo};
 
     use super::*;

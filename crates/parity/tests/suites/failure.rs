@@ -130,7 +130,7 @@ async fn a_pod_that_can_never_start_is_deleted_after_its_task_has_failed(on: Ser
 
     let requests = space.requests()?;
     let deleted = requests.iter().position(|it| (&*it.verb, &*it.name) == ("delete", "typo-0")).unwrap();
-    let ended = requests.iter().rposition(|it| (&*it.verb, &*it.name) == ("patch", "typo")).unwrap();
+    let ended = requests.iter().rposition(|it| (&*it.subresource, &*it.name) == ("status", "typo")).unwrap();
     assert!(ended < deleted, "the end is recorded first: {requests:?}");
     assert_eq!(requests.iter().filter(|it| it.verb == "delete").count(), 1, "{requests:?}");
     Ok(())

@@ -83,9 +83,10 @@ pub(in crate::reconcile) fn after_system_failure(
     let failures = status.system_failures;
     let then = if failures > facts.settings.max_system_failures() {
         let message = format!("plugin {id:?} failed with system error {failures} times: {error}");
-        AfterSystemFailure::Fail(fail(facts, status, ExecutionError::system(TOO_MANY_SYSTEM_FAILURES, message)))
+        let error = ExecutionError::system(TOO_MANY_SYSTEM_FAILURES, message);
+        AfterSystemFailure::Fail(Box::new(fail(facts, status, error)))
     } else {
-        AfterSystemFailure::TryAgain { status, wake: Wake::Retry(facts.settings.requeue()) }
+        AfterSystemFailure::TryAgain { status: Box::new(status), wake: Wake::Retry(facts.settings.requeue()) }
     };
     Decision::SystemFailure(Box::new(SystemFailure { warning, stop_object, then }))
 }
@@ -122,7 +123,7 @@ fn end_after_last_attempt(facts: &Facts<'_>, mut status: TaskActionStatus, step:
 /// # Differs from upstream
 ///
 /// Upstream never reports such an attempt: it stays "running" in the records for ever. Here its end and the beginning of
-/// the next are recorded together, since whoever follows an action stops when its last known attempt has ended.
+/// the next one are recorded together, because a client that follows an action stops when its last attempt has ended.
 fn failed_attempt(facts: &Facts<'_>, phase: &PhaseInfo) -> TaskActionStatus {
     let mut ended = facts.before.clone();
     ended.show_phase(phase, facts.now);

@@ -276,14 +276,14 @@ fn the_answer_of_the_cache_decides_whether_the_plugin_works() {
     };
     let with_object = after(&[(&queued(), START)]);
     let use_cache = |object_is_superfluous| {
-        let phase = PhaseInfo::success(info(1010));
+        let phase = Box::new(PhaseInfo::success(info(1010)));
         ControlFlow::Continue(BeforePlugin::UseCache { phase, object_is_superfluous })
     };
     assert_eq!(decided(with_object.clone(), Ok(hit())), use_cache(true));
     assert_eq!(decided(TaskActionStatus::default(), Ok(hit())), use_cache(false), "nothing was created");
     let wait = PhaseInfo::waiting_for_cache("owner", info(1010));
     let decision = decided(with_object.clone(), Ok(CacheAnswer::WaitForOwner(wait.clone())));
-    let expected = BeforePlugin::UseCache { phase: wait, object_is_superfluous: false };
+    let expected = BeforePlugin::UseCache { phase: Box::new(wait), object_is_superfluous: false };
     assert_eq!(decision, ControlFlow::Continue(expected), "the object may still be needed");
     for reserved in [false, true] {
         let expected = ControlFlow::Continue(BeforePlugin::CallPlugin { reserved });

@@ -146,7 +146,8 @@ fn beyond_its_budget_a_failure_of_the_platform_is_the_end() {
         let used_up = TaskActionStatus { system_failures: 2, ..ran() };
         let SystemFailure { stop_object, then, .. } = next(used_up, answer);
         assert_eq!(stop_object, is_phase);
-        let AfterSystemFailure::Fail(Record { status, phase, object, wake }) = then else { panic!("{then:?}") };
+        let AfterSystemFailure::Fail(end) = then else { panic!("{then:?}") };
+        let Record { status, phase, object, wake } = *end;
         let error = phase.error().unwrap();
         assert_eq!((error.code.as_str(), error.kind), ("MaxSystemFailuresExceeded", ErrorKind::System));
         assert!(error.message.starts_with("plugin \"pod\" failed with system error 3 times: "), "{}", error.message);
