@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use aileron_config::Config;
+use aileron_machinery::CopilotStorage;
 use aileron_machinery::Platform;
-use aileron_machinery::pod::CopilotStorage;
 
 use crate::metadata::MetadataSettings;
 use crate::plugin_choice::RegistryRules;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use aileron_machinery::backoff::{ExponentialBackoff, Jitter};
+use aileron_machinery::time::backoff::{ExponentialBackoff, Jitter};
 use jiff::Timestamp;
 
 use crate::amounts::{self, Amounts};

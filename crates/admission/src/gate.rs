@@ -81,7 +81,7 @@ mod waiting_reason;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use aileron_machinery::clock::{Clock, SystemClock};
+use aileron_machinery::time::clock::{Clock, SystemClock};
 use aileron_machinery::{ActionKey, ResourceKind};
 use jiff::Timestamp;
 

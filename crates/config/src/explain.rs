@@ -39,6 +39,34 @@ const OUR_KEYS: &[&[&str]] = &[
     &["tasks", "task-plugins", "unknown-task-types"],
 ];
 
+impl Loader {
+    /// The JSON Schema of a configuration file, for editors and other tools.
+    #[must_use]
+    pub fn schema(&self) -> Value {
+        published(Value::clone(&self.schema))
+    }
+
+    /// A configuration file with every key, its documentation and its default. Loading it changes nothing.
+    #[must_use]
+    pub fn example(&self) -> String {
+        example_of(&self.schema, &self.defaults)
+    }
+
+    /// The page with every key, its type, its default and its meaning.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        markdown_of(&self.schema, &self.defaults)
+    }
+
+    /// Checks sources without using them.
+    #[must_use]
+    pub fn check(&self, sources: &Sources) -> Report {
+        let mut warnings = Vec::new();
+        let errors = self.attempt(sources, &mut warnings).err();
+        Report { errors, warnings }
+    }
+}
+
 /// Checks sources without using their configuration.
 #[must_use]
 pub fn check(sources: &Sources) -> Report {

@@ -12,7 +12,7 @@ use crate::sources::{Sources, environment, flags};
 use crate::values::overlay::{overlay, without_nulls};
 use crate::values::resolve::Resolver;
 use crate::values::tree::Tree;
-use crate::{Config, explain, no_effect, schema, validate};
+use crate::{Config, no_effect, schema, validate};
 
 /// A configuration, its warnings, and the origin of its values.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ pub struct Loaded {
 /// Loads configurations. Creating a loader computes the schema, which costs more than a load, so reuse it.
 #[derive(Clone, Debug)]
 pub struct Loader {
-    schema: Arc<Value>,
-    defaults: Arc<Value>,
+    pub(crate) schema: Arc<Value>,
+    pub(crate) defaults: Arc<Value>,
     /// Sections of plugins that are not built in.
     sections: Arc<[Section]>,
 }
@@ -61,32 +61,6 @@ impl Loader {
             defaults["plugins"][section.key()] = section.defaults();
         }
         Self { schema: Arc::new(schema::keys(&sections)), defaults: Arc::new(defaults), sections }
-    }
-
-    /// The JSON Schema of a configuration file, for editors and other tools. See [`explain::schema`].
-    #[must_use]
-    pub fn schema(&self) -> Value {
-        explain::published(Value::clone(&self.schema))
-    }
-
-    /// A configuration file with every key, its documentation and its default. Loading it changes nothing.
-    #[must_use]
-    pub fn example(&self) -> String {
-        explain::example_of(&self.schema, &self.defaults)
-    }
-
-    /// The page with every key, its type, its default and its meaning.
-    #[must_use]
-    pub fn markdown(&self) -> String {
-        explain::markdown_of(&self.schema, &self.defaults)
-    }
-
-    /// Checks sources without using them.
-    #[must_use]
-    pub fn check(&self, sources: &Sources) -> explain::Report {
-        let mut warnings = Vec::new();
-        let errors = self.attempt(sources, &mut warnings).err();
-        explain::Report { errors, warnings }
     }
 
     /// Splits command-line arguments into flags and their values, in order.

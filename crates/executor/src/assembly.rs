@@ -4,6 +4,7 @@
 
 mod gauges;
 mod leadership;
+pub mod lease;
 mod settings;
 
 use std::sync::Arc;
@@ -14,13 +15,14 @@ use aileron_admission::gate::Gate;
 use aileron_admission::pools::Pools;
 use aileron_admission::pools::broker::TokenBroker;
 use aileron_config::Config;
-use aileron_machinery::clock::{Clock, SystemClock};
+use aileron_machinery::time::clock::{Clock, SystemClock};
 use aileron_machinery::{ObjectPlugin, Platform, PluginError, PluginSet};
 use tokio_util::sync::CancellationToken;
 
 pub use self::settings::storage_settings;
 
 use self::leadership::{Election, Work, lead};
+use self::lease::LeaseError;
 use crate::caches::Caches;
 use crate::caches::readiness::Readiness;
 use crate::caches::templates::TemplateCache;
@@ -32,7 +34,6 @@ use crate::cluster::kube::finalizer::Persistence;
 use crate::cluster::kube::objects::KubeObjects;
 use crate::cluster::{Actions, Objects};
 use crate::controller::{Controller, admission_wakeups};
-use crate::lease::LeaseError;
 use crate::manager::ManagerBackends;
 use crate::queue::{Queue, QueueWaker};
 use crate::reconcile::Reconciler;
@@ -42,7 +43,7 @@ use crate::services::connect::{ConnectClient, ConnectOptions, ConnectSetupError}
 use crate::services::events::{BatcherOptions, EventBatcher, EventsClient};
 use crate::status_writer::StatusWriter;
 use crate::storage::{BlobStore, ObjectStores, StorageError};
-use crate::tokens::{self, KubeTokens};
+use crate::watch::tokens::{self, KubeTokens};
 use crate::watch::{self, Synced, WatchContext, Watches};
 
 /// How long the last events may take at the end of the process; Kubernetes grants 30 s in all.

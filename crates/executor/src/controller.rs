@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aileron_action::{Action, TaskActionStatus};
-use aileron_machinery::backoff::ExponentialBackoff;
+use aileron_machinery::time::backoff::ExponentialBackoff;
 use aileron_machinery::{ActionKey, PendingReason};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use aileron_admission::gate::Gate;
 use aileron_admission::pools::broker::TokenBroker;
 use aileron_machinery::ActionKey;
-use aileron_machinery::clock::Clock;
+use aileron_machinery::time::clock::Clock;
 use aileron_machinery::{
     CorePlugin, CoreRequest, CoreStep, ExecutionError, ObjectPlugin, Phase, PhaseInfo, PluginEntry, PluginError,
     ResourceKind, TaskContext, TaskInfo, code,

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use aileron_action::metadata::{MetadataError, MetadataSettings, task_metadata, task_paths};
 use aileron_action::{Action, FINALIZER, Template};
 use aileron_kubekit::ApiError;
-use aileron_machinery::clock::Clock;
+use aileron_machinery::time::clock::Clock;
 use aileron_machinery::{CorePlugin, Platform, TaskContext};
 use jiff::{SignedDuration, Timestamp};
 

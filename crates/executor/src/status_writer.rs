@@ -24,8 +24,8 @@ use aileron_action::{Action, TaskActionStatus, labels};
 use aileron_kubekit::ApiError;
 use aileron_machinery::ActionKey;
 use aileron_machinery::PhaseInfo;
-use aileron_machinery::clock::Clock;
 use aileron_machinery::error_text::innermost;
+use aileron_machinery::time::clock::Clock;
 use serde_json::Value;
 
 use self::change::{Recording, When, is_refused_for_good, plan_recording, status_changed};

@@ -9,6 +9,7 @@ mod settings;
 mod stores;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 
 use async_trait::async_trait;
 use bytes::Bytes;

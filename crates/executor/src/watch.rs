@@ -13,12 +13,13 @@ mod missed;
 pub mod pods;
 pub mod quotas;
 pub mod templates;
+pub mod tokens;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use aileron_machinery::clock::Clock;
+use aileron_machinery::time::clock::Clock;
 use futures::{StreamExt, TryStream};
 use kube::api::ObjectMeta;
 use kube::runtime::WatchStreamExt;
@@ -212,7 +213,7 @@ impl WatchContext {
             objects: Arc::new(KubeObjects::new(writer, caches.clone())),
             caches,
             queue: Arc::default(),
-            clock: Arc::new(aileron_machinery::clock::SystemClock),
+            clock: Arc::new(aileron_machinery::time::clock::SystemClock),
             synced: Synced::new(Readiness::default()),
             cancel: CancellationToken::new(),
         }

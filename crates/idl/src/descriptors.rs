@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 
-use crate::json::JsonError;
+use crate::error::JsonError;
 
 /// Written by the build script: names and numbers without comments, which keeps decoding to a few milliseconds.
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -12,6 +12,7 @@
 //! - [`signed_duration`]: durations to compute with.
 
 mod descriptors;
+mod error;
 pub mod form;
 mod json;
 mod messages;
@@ -27,9 +28,9 @@ mod packages {
 }
 
 pub use descriptors::descriptors;
+pub use error::JsonError;
 pub use json::{
-    FieldNames, JsonError, message_from_json, message_from_struct, message_to_json, message_to_json_named,
-    message_to_struct,
+    FieldNames, message_from_json, message_from_struct, message_to_json, message_to_json_named, message_to_struct,
 };
 pub use messages::Messages;
 pub use packages::flyteidl2;

@@ -6,7 +6,8 @@ use prost::{Message, Name};
 use prost_reflect::{DescriptorError, DescriptorPool};
 use prost_types::Struct;
 
-use crate::json::{JsonError, message_with};
+use crate::error::JsonError;
+use crate::json::message_with;
 use crate::path::Path;
 use crate::structs::struct_to_json_at;
 

@@ -4,7 +4,7 @@ use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value as ProtoValue};
 use serde_json::{Map, Value};
 
-use crate::json::JsonError;
+use crate::error::JsonError;
 use crate::number;
 use crate::path::Path;
 

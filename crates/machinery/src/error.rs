@@ -1,5 +1,7 @@
 //! What a plugin may return instead of an object or a phase.
 
+pub mod text;
+
 /// Codes that callers and users know by name. Mirrors `flyteplugins/go/tasks/errors`.
 pub mod code {
     /// The task's definition cannot work; the same input fails the same way, so it is never retried.

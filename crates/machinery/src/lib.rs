@@ -12,14 +12,9 @@
 // So that macros of this crate can name it in its own tests.
 extern crate self as aileron_machinery;
 
-mod action_key;
 pub mod arguments;
-pub mod backoff;
-pub mod clock;
 pub mod config;
 mod error;
-pub mod error_text;
-pub mod jitter;
 pub mod log_links;
 pub mod output_path;
 mod phase;
@@ -29,19 +24,19 @@ pub mod pod;
 pub mod secret_annotations;
 mod task;
 pub mod testing;
+pub mod time;
 
 pub use aileron_idl as idl;
 pub use async_trait::async_trait;
 pub use kube_derive::CustomResource;
 pub use {jiff, k8s_openapi, kube_core, prost, schemars, serde, serde_json};
 
-pub use action_key::ActionKey;
-pub use error::{PluginError, code};
+pub use error::{PluginError, code, text as error_text};
 pub use phase::{
     ErrorKind, ExecutionError, ExternalResource, ObservedPhase, Pending, PendingReason, Phase, PhaseInfo, ReasonInfo,
     TaskInfo,
 };
-pub use platform::{Platform, PodTemplates};
+pub use platform::{CopilotStorage, Platform, PodTemplates};
 pub use plugin::behavior::{AbortBehavior, Needs, PluginProperties, TokenRequest};
 pub use plugin::core::{CorePlugin, CoreRequest, CoreStep, StateWrite, StoredState};
 pub use plugin::custom_resource::OtherFields;
@@ -53,5 +48,7 @@ pub use plugin::object_plugin::{BuildStep, ObjectPlugin, SteppedBuild, erase};
 pub use plugin::services::{CoreSetup, NoServices, Secrets, ServiceError, TaskServices, TaskWaker, TokenAnswer};
 pub use plugin::sources::{PluginSection, PluginSources, Section, SectionError, SectionProblem, SectionValues};
 pub use plugin::{PluginEntry, PluginSet};
+
+pub use task::action_key::ActionKey;
 pub use task::custom::{CustomMessage, custom_as, settings};
 pub use task::{Overrides, TaskContext, TaskExecutionId, TaskMetadata, TaskPaths, unique_id};

@@ -1,13 +1,14 @@
 //! What the platform brings to every task: configuration and cluster-wide defaults, as values.
 
+mod copilot_storage;
 mod pod_templates;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::{K8sConfig, LogConfig};
-use crate::pod::CopilotStorage;
 
+pub use copilot_storage::CopilotStorage;
 pub use pod_templates::PodTemplates;
 
 /// Everything a plugin may know about the installation it runs in. Cheap to clone; never changed in place.

@@ -32,7 +32,6 @@ pub mod vscode;
 
 pub use arguments::needs_inputs;
 pub use base_template::find_base_template;
-pub use copilot::CopilotStorage;
 pub use draft::PodDraft;
 pub use layers::{LayerContext, PodLayer, PodOptions, build_pod};
 pub use service_account::service_account;

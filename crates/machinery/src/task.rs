@@ -1,5 +1,6 @@
 //! One attempt of one task, as plugins see it.
 
+pub mod action_key;
 pub mod custom;
 mod paths;
 pub mod unique_id;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aileron_machinery::ActionKey;
-use aileron_machinery::clock::Clock;
+use aileron_machinery::time::clock::Clock;
 use jiff::Timestamp;
 use tokio::sync::Notify;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aileron_kubekit::ApiError;
-use aileron_machinery::backoff::ExponentialBackoff;
+use aileron_machinery::time::backoff::ExponentialBackoff;
 use aileron_machinery::{Pending, PendingReason};
 use jiff::{SignedDuration, Timestamp};
 

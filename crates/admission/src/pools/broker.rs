@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aileron_kubekit::ApiError;
-use aileron_machinery::clock::Clock;
+use aileron_machinery::time::clock::Clock;
 use aileron_machinery::{Pending, PendingReason};
 
 use super::claim::TokenClaim;

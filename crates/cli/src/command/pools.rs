@@ -7,7 +7,7 @@ use aileron_action::labels::{TERMINATED, TERMINATION_STATUS};
 use aileron_action::pending::PendingReason;
 use aileron_admission::pools::limits::Token;
 use aileron_config::sections::pools::PoolConfig;
-use aileron_executor::tokens::all_tokens;
+use aileron_executor::watch::tokens::all_tokens;
 use anyhow::Context;
 use kube::Client;
 use kube::api::{Api, ListParams, ObjectMeta};

@@ -10,12 +10,12 @@ use kube::api::Api;
 use tokio_util::sync::CancellationToken;
 
 use super::RunError;
+use super::lease::{Elector, LeaseConfig};
 use crate::cleanup;
 use crate::cleanup::objects::ObjectCleanup;
 use crate::controller::Controller;
-use crate::lease::{Elector, LeaseConfig};
-use crate::tokens;
 use crate::watch::WatchContext;
+use crate::watch::tokens;
 
 /// The work of the leading replica.
 pub(super) struct Work {

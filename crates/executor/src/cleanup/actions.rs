@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aileron_action::TaskAction;
 use aileron_action::labels::{COMPLETED_TIME, TERMINATED, TERMINATION_STATUS, completed_time};
-use aileron_machinery::clock::Clock;
+use aileron_machinery::time::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DeleteParams, ListParams};
 use tokio_util::sync::CancellationToken;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aileron_admission::gate::Gate;
-use aileron_machinery::clock::Clock;
+use aileron_machinery::time::clock::Clock;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 

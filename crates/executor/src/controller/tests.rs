@@ -5,7 +5,7 @@ use aileron_admission::gate::Gate;
 use aileron_admission::waker::NoWaker;
 use aileron_idl::flyteidl2::workflow::{ActionEvent, ConditionAction};
 use aileron_kubekit::ApiError;
-use aileron_machinery::clock::SystemClock;
+use aileron_machinery::time::clock::SystemClock;
 use aileron_machinery::{NoServices, Platform, PluginSet};
 use async_trait::async_trait;
 use k8s_openapi::ByteString;

@@ -9,8 +9,8 @@ use aileron_action::object_identity::{FINALIZER, Found, Ownership, complete, exa
 use aileron_admission::create_request::CreateRequest;
 use aileron_admission::gate::{Admission, RefusedCreate, Waiting};
 use aileron_kubekit::ApiError;
-use aileron_machinery::jitter::random;
 use aileron_machinery::pod::{PodOptions, build_pod};
+use aileron_machinery::time::jitter::random;
 use aileron_machinery::{AnyResource, Needs, Pending, PluginError, TaskContext, TaskMetadata};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 

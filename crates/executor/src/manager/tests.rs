@@ -6,8 +6,8 @@ use std::sync::Mutex;
 
 use aileron_action::pending::ObjectEvent;
 use aileron_kubekit::ApiError;
-use aileron_machinery::clock::SystemClock;
 use aileron_machinery::testing::task;
+use aileron_machinery::time::clock::SystemClock;
 use aileron_machinery::{
     AbortBehavior, AnyResource, JsonObject, Needs, ObjectRef, PhaseContext, PluginProperties, StoredState, TaskInfo,
     TaskMetadata,

@@ -113,7 +113,7 @@ impl ConnectClient {
             let path = format!("{}/", url.path());
             url.set_path(&path);
         }
-        crate::tls::install_crypto_provider();
+        crate::storage::tls::install_crypto_provider();
         let http = reqwest::Client::builder()
             .http1_only()
             .connect_timeout(options.connect_timeout)

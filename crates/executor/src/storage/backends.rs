@@ -33,7 +33,7 @@ pub(super) struct Recipe<'a> {
 impl Recipe<'_> {
     /// A client, or `None` for backends that need none.
     pub fn build(&self) -> Result<Option<Arc<dyn ObjectStore>>, StorageError> {
-        crate::tls::install_crypto_provider();
+        crate::storage::tls::install_crypto_provider();
         match self.backend {
             Backend::S3 => self.s3().map(Some),
             Backend::Gcs => self.gcs().map(Some),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aileron_admission::gate::Gate;
 use aileron_admission::quota::Quota;
-use aileron_machinery::clock::Clock;
+use aileron_machinery::time::clock::Clock;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Api, ListParams};
 use kube::runtime::watcher;

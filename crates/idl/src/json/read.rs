@@ -11,7 +11,7 @@ use prost_reflect::{
 };
 use serde_json::Value;
 
-use super::{JsonError, shortened};
+use crate::error::{JsonError, shortened};
 use crate::number;
 use crate::path::Path;
 use crate::structs::json_to_struct_at;

@@ -2,8 +2,6 @@
 
 mod command;
 
-use std::collections::BTreeMap;
-
 use aileron_idl::flyteidl2::core::task_template::Target;
 use aileron_idl::flyteidl2::core::{DataLoadingConfig, TaskTemplate, TypedInterface};
 use aileron_kubekit::quantity::Quantity;
@@ -18,7 +16,7 @@ use super::fields::extend;
 use super::layers::LayerContext;
 use super::resources;
 use crate::PluginError;
-use crate::config::{CoPilotConfig, StorageConfig};
+use crate::config::CoPilotConfig;
 
 const UPLOADER: &str = "uploader";
 const DOWNLOADER: &str = "downloader";
@@ -29,37 +27,6 @@ const STORAGE_CONFIG_PATH: &str = "/etc/flyte/copilot";
 const STORAGE_CONFIG_MODE: i32 = 0o444;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
-
-/// What a co-pilot container must be told to reach the same storage as the executor.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CopilotStorage {
-    /// Kind of store: `stow`, `s3`, ...
-    pub kind: String,
-    /// The bucket that relative references live in.
-    pub container: String,
-    /// Other buckets may be used too.
-    pub multi_container: bool,
-    /// Kind of object store behind `stow`.
-    pub stow_kind: String,
-    /// Settings of that object store.
-    pub stow_config: BTreeMap<String, String>,
-    /// The executor's log level, in upstream's numbers.
-    pub logger_level: i64,
-}
-
-impl CopilotStorage {
-    /// From the `storage` section and the level of the `logger` section.
-    pub fn new(storage: &StorageConfig, logger_level: i64) -> Self {
-        Self {
-            kind: storage.kind.clone(),
-            container: storage.container.clone(),
-            multi_container: storage.enable_multicontainer,
-            stow_kind: storage.stow.kind.clone(),
-            stow_config: storage.stow.config.clone(),
-            logger_level,
-        }
-    }
-}
 
 /// How the platform moves data for this task, if it does.
 pub fn data_loading(template: &TaskTemplate) -> Option<&DataLoadingConfig> {

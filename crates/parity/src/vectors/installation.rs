@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use aileron_config::{Config, Loader, SourceFile, Sources};
-use aileron_machinery::pod::CopilotStorage;
+use aileron_machinery::CopilotStorage;
 use aileron_machinery::{ObjectPlugin, Platform, PluginSet, PodTemplates};
 use aileron_plugins::spark::crd::DefinitionFacts;
 use anyhow::Context as _;

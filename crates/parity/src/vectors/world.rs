@@ -14,7 +14,7 @@ use aileron_executor::manager::ManagerBackends;
 use aileron_executor::storage::{BlobStore, MemoryStore};
 use aileron_kubekit::ApiError;
 use aileron_machinery::ResourceKind;
-use aileron_machinery::clock::Clock;
+use aileron_machinery::time::clock::Clock;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use serde::Deserialize;

@@ -10,11 +10,11 @@ use aileron_admission::pools::limits::{Account, Limits};
 use aileron_admission::pools::{Pool, Pools, TokenClaim};
 use aileron_admission::waker::ActionWaker;
 use aileron_apiserver::{Fault, Match};
-use aileron_executor::tokens::KubeTokens;
+use aileron_executor::watch::tokens::KubeTokens;
 use aileron_machinery::ActionKey;
-use aileron_machinery::clock::SystemClock;
 use aileron_machinery::pod::phase::pod_phase;
 use aileron_machinery::pod::{PodOptions, build_pod};
+use aileron_machinery::time::clock::SystemClock;
 use aileron_machinery::{
     K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext, TaskInfo, TokenRequest,
 };

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use aileron_kubekit::ApiError;
-use aileron_machinery::backoff::{ExponentialBackoff, Jitter};
 use aileron_machinery::config::K8sConfig;
-use aileron_machinery::jitter::random;
+use aileron_machinery::time::backoff::{ExponentialBackoff, Jitter};
+use aileron_machinery::time::jitter::random;
 use kube::api::{GetParams, ObjectMeta, Patch, PatchParams};
 use kube::core::request::Request;
 use serde_json::json;

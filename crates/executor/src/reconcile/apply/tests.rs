@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use aileron_action::{TaskAction, TaskActionStatus};
 use aileron_idl::flyteidl2::workflow::ActionEvent;
 use aileron_kubekit::ApiError;
-use aileron_machinery::clock::SystemClock;
 use aileron_machinery::config::K8sConfig;
+use aileron_machinery::time::clock::SystemClock;
 use aileron_machinery::{
     ActionKey, CoreStep, Platform, PluginEntry, PluginError, StoredState, TaskContext, TaskMetadata, TaskPaths,
 };

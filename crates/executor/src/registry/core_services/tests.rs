@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use aileron_action::TaskActionSpec;
 use aileron_idl::flyteidl2::core::{Literal, LiteralMap};
-use aileron_machinery::clock::SystemClock;
 use aileron_machinery::testing::task;
+use aileron_machinery::time::clock::SystemClock;
 use aileron_machinery::{Phase, PhaseInfo, PluginSet, StoredState, TaskInfo};
 use jiff::Timestamp;
 use serde_json::Value;

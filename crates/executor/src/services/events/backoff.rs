@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aileron_machinery::backoff::{ExponentialBackoff, Jitter};
+use aileron_machinery::time::backoff::{ExponentialBackoff, Jitter};
 
 /// First wait: longer than a hiccup of the network, shorter than anybody notices.
 const FIRST: Duration = Duration::from_millis(100);

@@ -7,8 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use prost::Message;
 
-use super::{CopilotStorage, STORAGE_CONFIG_PATH};
+use super::STORAGE_CONFIG_PATH;
 use crate::config::CoPilotConfig;
+use crate::platform::CopilotStorage;
 use crate::{PluginError, TaskPaths};
 
 /// The command with everything about storage. Mirrors `flytek8s.CopilotCommandArgs`.

@@ -11,7 +11,7 @@ use aileron_executor::status_writer::StatusWriter;
 use aileron_executor::storage::BlobStore;
 use aileron_idl::flyteidl2::core::Literal;
 use aileron_machinery::NoServices;
-use aileron_machinery::clock::Clock as _;
+use aileron_machinery::time::clock::Clock as _;
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
