@@ -22,7 +22,7 @@ pub struct Member {
     pub dependencies: BTreeSet<String>,
 }
 
-/// All crates of the workspace in `folder`. Each crate comes after the crates that it depends on.
+/// All crates below `crates` of the workspace in `folder`, without the examples. Each crate comes after the crates that it depends on.
 pub fn members(folder: &Path) -> Result<Vec<Member>, StructureError> {
     // Locked: the versions that are checked are the versions that are built.
     let metadata = MetadataCommand::new()
