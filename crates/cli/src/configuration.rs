@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use aileron_action::plugin_choice::PluginList;
 use aileron_action::settings::registry_rules;
-use aileron_config::{Config, ConfigErrors, Loaded, Loader, Sources, files};
+use aileron_config::{Config, ConfigErrors, Loaded, Sources, files};
 
 use crate::arguments::ConfigArguments;
 use crate::failure::Failure;
@@ -16,8 +16,12 @@ pub fn sources(arguments: &ConfigArguments, overrides: Vec<(String, String)>) ->
 }
 
 /// Reads and parses the configuration.
-pub fn load(arguments: &ConfigArguments, overrides: Vec<(String, String)>) -> Result<Loaded, ConfigErrors> {
-    Loader::new().load(&sources(arguments, overrides)?)
+pub fn load(
+    program: &Program,
+    arguments: &ConfigArguments,
+    overrides: Vec<(String, String)>,
+) -> Result<Loaded, ConfigErrors> {
+    program.loader().load(&sources(arguments, overrides)?)
 }
 
 /// The environment variables. Variables that are not valid UTF-8 are left out: they cannot be configuration.

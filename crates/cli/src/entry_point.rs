@@ -45,7 +45,7 @@ impl Program {
     }
 
     fn try_run(self, arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
-        let split = config_flags::split(arguments)?;
+        let split = config_flags::split(&self.loader(), arguments)?;
         let program = self.named_after(split.rest.first().map(OsString::as_os_str));
         let command_line = command_line(program.name(), program.version(), program.about());
         let parsed = command_line.try_get_matches_from(split.rest);

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use aileron_config::Config;
+use aileron_config::{Config, Loader};
 use aileron_machinery::{K8sPlugin, PluginSection, PluginSet, PluginSources};
 
 use crate::arguments::DEFAULT_NAME;
@@ -98,6 +98,11 @@ impl Program {
     /// The plugins under a configuration.
     pub(crate) fn plugins(&self, config: &Config) -> Result<PluginSet, Failure> {
         self.plugins.build(&config.plugins.section_values()).map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    /// Loads configurations with the sections of all plugins.
+    pub(crate) fn loader(&self) -> Loader {
+        Loader::with_sections(self.plugins.sections())
     }
 
     /// The plugins before the configuration is known: `explain` compares the results of several configurations.

@@ -99,7 +99,7 @@ impl Sandbox {
 
         let services = LocalServices::start(&directory.path().join(EVENTS_FILE), &server.new_token()).await;
         let services = services.context("cannot start the events and cache services")?;
-        let config = executor::configure(&options.config, services.url(), &storage)?;
+        let config = executor::configure(program, &options.config, services.url(), &storage)?;
         let executor = Executor::start(program, client.clone(), config).await?;
 
         // Publish the address last: a client that finds it finds a sandbox that works.

@@ -60,7 +60,10 @@ impl<'a> Search<'a> {
             (Tree::Struct(fields), ..) => {
                 for (name, tree) in fields {
                     let Some(field) = shape.field(name) else { continue };
-                    let reason = mark.reason.or(field.no_effect.reason()).or(mark.of_place.reason_below(field.name));
+                    let reason = mark
+                        .reason
+                        .or_else(|| field.no_effect.reason())
+                        .or_else(|| mark.of_place.reason_below(field.name));
                     let default = default.get(field.name).or(field.default).unwrap_or(&Value::Null);
                     self.below(name, field.shape, Mark { reason, of_place: field.no_effect }, default, tree);
                 }

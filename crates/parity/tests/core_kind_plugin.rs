@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aileron_action::{TaskAction, TaskActionStatus, crd::crd};
+use aileron_apiserver::{ApiServer, Options};
 use aileron_config::{Config, Sources};
 use aileron_executor::assembly::{RunOptions, run};
 use aileron_executor::caches::readiness::Readiness;
@@ -15,7 +16,6 @@ use aileron_machinery::{
 };
 use aileron_parity::events_stub::EventsStub;
 use aileron_preview::task_file;
-use aileron_apiserver::{ApiServer, Options};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use aileron_config::{ConfigErrors, parse_arguments};
+use aileron_config::{ConfigErrors, Loader};
 
 /// A command line without its configuration keys, and these keys.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub struct Split {
 
 /// Separates the configuration keys from the other arguments.
 ///
-/// The key of a boolean needs no value, but a following `true` or `false` is its value.
-pub fn split(arguments: impl IntoIterator<Item = OsString>) -> Result<Split, ConfigErrors> {
+/// `loader` knows the keys. The key of a boolean needs no value, but a following `true` or `false` is its value.
+pub fn split(loader: &Loader, arguments: impl IntoIterator<Item = OsString>) -> Result<Split, ConfigErrors> {
     let mut rest = Vec::new();
     let mut keys = Vec::new();
     let mut arguments = arguments.into_iter().peekable();
@@ -41,7 +41,7 @@ pub fn split(arguments: impl IntoIterator<Item = OsString>) -> Result<Split, Con
             Some("true" | "false") => next,
             // An argument that looks like a flag is not taken as the value: most likely the value was forgotten. Such a
             // value can be given as `--key=--value`.
-            Some(next) if !next.starts_with("--") && parse_arguments(&[key]).is_err() => Some(next),
+            Some(next) if !next.starts_with("--") && loader.parse_arguments(&[key]).is_err() => Some(next),
             _ => None,
         };
         match value {
@@ -52,7 +52,7 @@ pub fn split(arguments: impl IntoIterator<Item = OsString>) -> Result<Split, Con
             None => keys.push(key.to_owned()),
         }
     }
-    let overrides = if keys.is_empty() { Vec::new() } else { parse_arguments(&keys)? };
+    let overrides = if keys.is_empty() { Vec::new() } else { loader.parse_arguments(&keys)? };
     Ok(Split { rest, overrides })
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     fn split_line(line: &str) -> (String, Vec<(String, String)>) {
-        let Split { rest, overrides } = split(line.split_whitespace().map(OsString::from)).unwrap();
+        let Split { rest, overrides } = split(&Loader::new(), line.split_whitespace().map(OsString::from)).unwrap();
         let rest: Vec<_> = rest.iter().map(|part| part.to_str().unwrap()).collect();
         (rest.join(" "), overrides)
     }
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_forgotten_value_is_an_error_that_names_the_flag() {
         for line in ["aileron run --executor.cluster", "aileron run --executor.cluster --config a"] {
-            let error = split(line.split_whitespace().map(OsString::from)).unwrap_err();
+            let error = split(&Loader::new(), line.split_whitespace().map(OsString::from)).unwrap_err();
             assert_eq!(error.to_string(), "flag --executor.cluster: needs a value");
         }
     }

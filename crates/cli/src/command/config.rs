@@ -1,7 +1,7 @@
 //! `aileron config`: checks, documents and shows the configuration.
 
+use aileron_config::Sources;
 use aileron_config::explain::{Selection, located};
-use aileron_config::{self, Config, Sources};
 
 use crate::arguments::{ConfigCommand, DocumentFormat};
 use crate::configuration;
@@ -14,7 +14,7 @@ pub fn run(program: &Program, command: ConfigCommand, overrides: Vec<(String, St
     match command {
         ConfigCommand::Check(arguments) => check(program, &configuration::sources(&arguments, overrides)?),
         ConfigCommand::Show { config, all, output } => {
-            let loaded = configuration::load(&config, overrides)?;
+            let loaded = configuration::load(program, &config, overrides)?;
             for warning in &loaded.warnings {
                 output::warn(&warning.to_string());
             }
@@ -28,19 +28,19 @@ pub fn run(program: &Program, command: ConfigCommand, overrides: Vec<(String, St
             }
         }
         ConfigCommand::Schema => {
-            without_overrides("config schema").and_then(|()| output::print_json(&aileron_config::schema()))
+            without_overrides("config schema").and_then(|()| output::print_json(&program.loader().schema()))
         }
         ConfigCommand::Example => {
-            without_overrides("config example").and_then(|()| output::print(&aileron_config::example()))
+            without_overrides("config example").and_then(|()| output::print(&program.loader().example()))
         }
         ConfigCommand::Reference => {
-            without_overrides("config reference").and_then(|()| output::print(&aileron_config::markdown()))
+            without_overrides("config reference").and_then(|()| output::print(&program.loader().markdown()))
         }
     }
 }
 
 fn check(program: &Program, sources: &Sources) -> Result<(), Failure> {
-    let report = aileron_config::check(sources);
+    let report = program.loader().check(sources);
     for warning in &report.warnings {
         output::warn(&warning.to_string());
     }
@@ -62,7 +62,7 @@ fn check(program: &Program, sources: &Sources) -> Result<(), Failure> {
 
 /// Checks the rules for plugins and pools against the plugins of the program, as at the start of the executor.
 fn check_plugin_rules(program: &Program, sources: &Sources) -> Result<(), Failure> {
-    let config = Config::load(sources).map_err(|errors| Failure::Usage(errors.to_string()))?;
+    let config = program.loader().load(sources).map_err(|errors| Failure::Usage(errors.to_string()))?.config;
     for warning in configuration::plugin_list(program, &config)?.suspicious_rules() {
         output::warn(warning);
     }

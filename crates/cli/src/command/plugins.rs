@@ -42,7 +42,7 @@ impl Availability {
 }
 
 pub fn run(program: &Program, arguments: &ListArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
-    let loaded = configuration::load(&arguments.config, overrides)?;
+    let loaded = configuration::load(program, &arguments.config, overrides)?;
     let list = configuration::plugin_list(program, &loaded.config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let kinds: Vec<_> = list.plugins().iter().filter_map(|plugin| plugin.kind.clone()).collect();

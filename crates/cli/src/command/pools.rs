@@ -29,7 +29,7 @@ struct PoolUsage {
 }
 
 pub fn run(program: &Program, arguments: &ListArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
-    let loaded = configuration::load(&arguments.config, overrides)?;
+    let loaded = configuration::load(program, &arguments.config, overrides)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start threads")?;
     let (tokens, waiting) = runtime.block_on(async {
         let client = connection::inspection_client(&arguments.cluster).await?;

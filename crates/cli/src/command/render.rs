@@ -35,7 +35,7 @@ pub fn offline(
 ) -> Result<(Offline, Loaded), Failure> {
     let sources = configuration::sources(&arguments.config, overrides)?;
     let environment = sources.environment.clone();
-    let loaded = aileron_config::Loader::new().load(&sources)?;
+    let loaded = program.loader().load(&sources)?;
     for warning in &loaded.warnings {
         output::warn(&warning.to_string());
     }

@@ -24,7 +24,7 @@ use crate::program::Program;
 const NAMESPACE: &str = "flyte";
 
 pub fn run(program: &Program, arguments: &RunArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
-    let loaded = configuration::load(&arguments.config, overrides)?;
+    let loaded = configuration::load(program, &arguments.config, overrides)?;
     logging::start(&loaded.config.logger, arguments.log_level.as_deref(), log_format(arguments, &loaded))?;
     for warning in &loaded.warnings {
         tracing::warn!(key = warning.path, origin = %warning.origin, "{}", warning.message);

@@ -45,7 +45,7 @@ pub fn run(program: &Program, arguments: &SubmitArguments, overrides: Vec<(Strin
     start_runtime()?.block_on(async {
         match connection::find(program, &arguments.connection).await? {
             Some(connection) => {
-                let destination = Destination::new(connection, arguments, overrides)?;
+                let destination = Destination::new(program, connection, arguments, overrides)?;
                 submit_all(program, arguments, &source, &given, &destination).await
             }
             None => in_temporary_sandbox(program, arguments, &source, &given, overrides).await,
@@ -55,6 +55,7 @@ pub fn run(program: &Program, arguments: &SubmitArguments, overrides: Vec<(Strin
 
 impl Destination {
     fn new(
+        program: &Program,
         connection: Connection,
         arguments: &SubmitArguments,
         overrides: Vec<(String, String)>,
@@ -64,7 +65,7 @@ impl Destination {
         let storage = match (&local, &arguments.storage) {
             (Some(directory), None) => Storage::local(directory)?,
             (_, at) if has_config => {
-                let loaded = configuration::load(&arguments.config, overrides)?;
+                let loaded = configuration::load(program, &arguments.config, overrides)?;
                 Storage::configured(&loaded.config, at.as_deref())?
             }
             (_, Some(uri)) => Storage::at(uri).map_err(|error| Failure::Usage(format!("--storage: {error}")))?,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use aileron_config::{Config, ConfigErrors, Loader, SourceFile, Sources, files};
+use aileron_config::{Config, ConfigErrors, SourceFile, Sources, files};
 use aileron_executor::assembly::{self, RunError, RunOptions};
 use aileron_executor::caches::readiness::Readiness;
 use aileron_executor::serve::{Endpoints, install_recorder};
@@ -32,7 +32,12 @@ pub struct Executor {
 }
 
 /// The configuration of the executor: the sandbox's own settings, overridden by those of the user.
-pub fn configure(sources: &ExecutorConfig, services: &str, storage: &Path) -> Result<Config, ConfigErrors> {
+pub fn configure(
+    program: &Program,
+    sources: &ExecutorConfig,
+    services: &str,
+    storage: &Path,
+) -> Result<Config, ConfigErrors> {
     let own_settings = json!({
         "executor": {
             "EventsServiceURL": services,
@@ -57,7 +62,7 @@ pub fn configure(sources: &ExecutorConfig, services: &str, storage: &Path) -> Re
         all.extend(files::read(&sources.files)?);
     }
     let sources = Sources { files: all, environment: sources.environment.clone(), flags: sources.overrides.clone() };
-    Ok(Loader::new().load(&sources)?.config)
+    Ok(program.loader().load(&sources)?.config)
 }
 
 impl Executor {
@@ -126,13 +131,18 @@ mod tests {
             overrides: vec![("executor.requeueDuration".into(), "3s".into())],
             ..ExecutorConfig::default()
         };
-        let config = configure(&sources, "http://127.0.0.1:1/x", Path::new("/data")).unwrap();
+        let config = configure(&Program::new(), &sources, "http://127.0.0.1:1/x", Path::new("/data")).unwrap();
         assert_eq!(config.executor.cluster, "mine");
         assert_eq!(config.executor.requeue_duration.to_string(), "3s");
         assert_eq!(config.executor.events_service_url, "http://127.0.0.1:1/x");
         assert_eq!(config.storage.kind, "local");
         let wrong =
             ExecutorConfig { overrides: vec![("executor.clutser".into(), "x".into())], ..ExecutorConfig::default() };
-        assert!(configure(&wrong, "http://h", Path::new("/d")).unwrap_err().to_string().contains("cluster"));
+        assert!(
+            configure(&Program::new(), &wrong, "http://h", Path::new("/d"))
+                .unwrap_err()
+                .to_string()
+                .contains("cluster")
+        );
     }
 }

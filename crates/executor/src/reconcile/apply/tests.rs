@@ -3,13 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use aileron_action::{TaskAction, TaskActionStatus};
-use aileron_idl::flyteidl2::core::LiteralMap;
 use aileron_idl::flyteidl2::workflow::ActionEvent;
 use aileron_kubekit::ApiError;
 use aileron_machinery::clock::SystemClock;
 use aileron_machinery::config::K8sConfig;
 use aileron_machinery::{
-    ActionKey, CoreStep, Platform, PluginEntry, PluginError, StoredState, TaskContext, TaskData, TaskDataError,
+    ActionKey, CoreStep, Platform, PluginEntry, PluginError, StoredState, TaskContext, TaskMetadata, TaskPaths,
 };
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
@@ -91,28 +90,16 @@ impl CorePlugin for World {
     }
 }
 
-#[async_trait]
-impl TaskData for World {
-    async fn inputs(&self) -> Result<LiteralMap, TaskDataError> {
-        Ok(LiteralMap::default())
-    }
-}
-
 /// Carries out a decision. Returns what was asked for, in order, and the result.
 async fn applied(world: World, decision: Decision, inject_finalizer: bool) -> (Vec<&'static str>, Option<Wake>) {
     let world = Arc::new(world);
     let action = Author::default().action(TaskActionStatus::default());
     let k8s = Arc::new(K8sConfig { inject_finalizer, ..K8sConfig::default() });
-    let task = TaskContext {
-        template: Arc::default(),
-        metadata: Arc::default(),
-        paths: Arc::default(),
-        inputs: None,
-        platform: Platform { k8s, ..Platform::default() },
-        now: Timestamp::UNIX_EPOCH,
-    };
+    let platform = Platform { k8s, ..Platform::default() };
+    let (metadata, paths) = (TaskMetadata::default(), TaskPaths::default());
+    let task = TaskContext::new(Arc::default(), metadata, paths, platform, Timestamp::UNIX_EPOCH);
     let state = StoredState::default();
-    let request = CoreRequest { task: &task, state: &state, running_since: None, data: world.as_ref() };
+    let request = CoreRequest::new(&task, &state);
     let statuses = StatusWriter::new(Arc::clone(&world) as _, Arc::clone(&world) as _, Arc::new(SystemClock), "");
     let target = Target {
         action: &action,
