@@ -22,7 +22,7 @@ pub struct Member {
     pub dependencies: BTreeSet<String>,
 }
 
-/// All crates of the workspace in `folder`. Each crate comes after the crates that it depends on.
+/// All crates below `crates` of the workspace in `folder`, without the examples. Each crate comes after the crates that it depends on.
 pub fn members(folder: &Path) -> Result<Vec<Member>, StructureError> {
     // Locked: the versions that are checked are the versions that are built.
     let metadata = MetadataCommand::new()
@@ -30,7 +30,8 @@ pub fn members(folder: &Path) -> Result<Vec<Member>, StructureError> {
         .no_deps()
         .other_options(vec!["--locked".to_owned()])
         .exec()?;
-    let packages = metadata.workspace_packages();
+    let mut packages = metadata.workspace_packages();
+    packages.retain(|package| package.manifest_path.starts_with(metadata.workspace_root.join("crates")));
     let mut open: Vec<Member> = packages.iter().filter_map(|package| member(package, &packages)).collect();
     open.sort_by(|a, b| a.name.cmp(&b.name));
     let mut ordered: Vec<Member> = Vec::new();

@@ -1,0 +1,17 @@
+//! A complete plugin outside of Aileron: tasks of type `batch-job` become objects of the custom resource `BatchJob`, which
+//! an operator runs.
+//!
+//! - `resource.rs`: the custom resource;
+//! - `section.rs`: the configuration of the installation, section `plugins.batch-job`;
+//! - `settings.rs`: the settings of a task, a protobuf message;
+//! - `plugin.rs`: the plugin;
+//! - `main.rs`: the executor binary with this plugin.
+
+mod plugin;
+mod resource;
+mod section;
+mod settings;
+
+pub use plugin::BatchJobPlugin;
+pub use resource::{BatchJob, BatchJobSpec, BatchJobStatus};
+pub use section::BatchJobConfig;
