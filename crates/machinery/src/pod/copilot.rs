@@ -2,6 +2,8 @@
 
 mod command;
 
+use std::collections::BTreeMap;
+
 use aileron_idl::flyteidl2::core::task_template::Target;
 use aileron_idl::flyteidl2::core::{DataLoadingConfig, TaskTemplate, TypedInterface};
 use aileron_kubekit::quantity::Quantity;
