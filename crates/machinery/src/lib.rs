@@ -33,15 +33,15 @@ pub use {jiff, k8s_openapi, kube_core, prost, schemars, serde, serde_json};
 
 pub use error::{PluginError, code, text as error_text};
 pub use phase::{
-    ErrorKind, ExecutionError, ExternalResource, ObservedPhase, Pending, PendingReason, Phase, PhaseInfo, ReasonInfo,
-    TaskInfo,
+    ErrorKind, ExecutionError, ExternalResource, ObservedPhase, Pending, PendingReason, Phase, PhaseContext, PhaseInfo,
+    ReasonInfo, TaskInfo,
 };
 pub use platform::{CopilotStorage, Platform, PodTemplates};
 pub use plugin::behavior::{AbortBehavior, Needs, PluginProperties, TokenRequest};
 pub use plugin::core::{CorePlugin, CoreRequest, CoreStep, StateWrite, StoredState};
 pub use plugin::custom_resource::OtherFields;
 pub use plugin::ended::Ended;
-pub use plugin::k8s::{K8sPlugin, PhaseContext};
+pub use plugin::k8s::K8sPlugin;
 pub use plugin::kind::{K8sResource, ObjectRef, ResourceKind};
 pub use plugin::object::{AnyResource, JsonObject};
 pub use plugin::object_plugin::{BuildStep, ObjectPlugin, SteppedBuild, erase};

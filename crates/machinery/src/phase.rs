@@ -1,5 +1,6 @@
 //! Where a task stands: the phases of a plugin, and everything a plugin says along with one.
 
+mod context;
 mod info;
 mod pending;
 mod task_info;
@@ -7,6 +8,7 @@ mod task_info;
 use aileron_idl::flyteidl2::core as pb;
 use serde::{Deserialize, Serialize};
 
+pub use context::PhaseContext;
 pub use info::PhaseInfo;
 pub use pending::{Pending, PendingReason};
 pub use task_info::{ExternalResource, ReasonInfo, TaskInfo};

@@ -130,8 +130,8 @@ mod tests {
         .expect("an event")
     }
 
-    #[test]
-    fn what_was_deleted_while_nobody_watched_is_forgotten() {
+    #[tokio::test]
+    async fn what_was_deleted_while_nobody_watched_is_forgotten() {
         let mut sink = sink(ray());
         for number in 0..3 {
             sink.seen(said("r-a0-0", number), false);
@@ -161,8 +161,8 @@ mod tests {
         assert!(sink.cx.caches.events.lock().is_empty());
     }
 
-    #[test]
-    fn events_about_objects_of_operators_are_kept_and_those_about_strangers_are_not() {
+    #[tokio::test]
+    async fn events_about_objects_of_operators_are_kept_and_those_about_strangers_are_not() {
         let mut sink = sink(ray());
         sink.seen(said("r-a0-0", 1), false);
         sink.seen(said("stranger-0", 1), false);

@@ -1,49 +1,12 @@
 //! The trait most plugins implement: a task becomes one Kubernetes object, the object's state becomes a phase.
 
-use std::sync::Arc;
-
-use aileron_idl::flyteidl2::core::ErrorDocument;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
 use super::behavior::{AbortBehavior, Needs, PluginProperties, TokenRequest};
 use super::ended::Ended;
 use super::kind::{K8sResource, ObjectRef};
-use crate::{ObservedPhase, PhaseInfo, PluginEntry, PluginError, TaskContext};
-
-/// What [`K8sPlugin::phase`] may look at.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct PhaseContext<'a> {
-    /// The attempt.
-    pub task: &'a TaskContext,
-    /// What the round before saw.
-    pub prior: &'a ObservedPhase,
-    /// Pods of the attempt, if the plugin [needs](Needs::pods) them, by name.
-    pub pods: &'a [Arc<Pod>],
-    /// The error document, if the plugin [needs](Needs::error_document) it, the object has failed, and there is one.
-    pub error_document: Option<&'a ErrorDocument>,
-}
-
-impl<'a> PhaseContext<'a> {
-    /// The attempt and what the round before saw; nothing that has to be fetched.
-    pub fn new(task: &'a TaskContext, prior: &'a ObservedPhase) -> Self {
-        Self { task, prior, pods: &[], error_document: None }
-    }
-
-    /// The same with the pods of the attempt.
-    #[must_use]
-    pub fn with_pods(self, pods: &'a [Arc<Pod>]) -> Self {
-        Self { pods, ..self }
-    }
-
-    /// The same with the error document of the attempt.
-    #[must_use]
-    pub fn with_error_document(self, error_document: Option<&'a ErrorDocument>) -> Self {
-        Self { error_document, ..self }
-    }
-}
+use crate::{PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
 
 /// The name of the only step of a plugin that does not tell its steps apart.
 pub(super) const ONLY_STEP: &str = "build";

@@ -14,9 +14,10 @@ use serde_json::Value;
 use super::PluginEntry;
 use super::behavior::{AbortBehavior, Needs, PluginProperties, TokenRequest};
 use super::ended::Ended;
-use super::k8s::{K8sPlugin, ONLY_STEP, PhaseContext};
+use super::k8s::{K8sPlugin, ONLY_STEP};
 use super::kind::{K8sResource, ObjectRef, ResourceKind};
 use super::object::{AnyResource, JsonObject};
+use crate::phase::PhaseContext;
 use crate::{PhaseInfo, PluginError, TaskContext};
 
 /// The object after one named step of its building.
