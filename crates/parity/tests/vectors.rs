@@ -54,6 +54,10 @@ fn every_change_of_a_recorded_result_is_noticed() {
         walk::objects(&mut recorded, &mut |members| {
             open_message |= members.remove("messageExact") == Some(Value::Bool(false));
         });
+        // Only upstream has a completion time of an object that still runs; ours must have none.
+        if recorded.pointer("/gc/terminal") == Some(&Value::Bool(false)) {
+            recorded["gc"]["completionTime"] = Value::Null;
+        }
         assert_eq!(judge(case, &recorded), [], "{} differs from itself", case.id());
         let mut places = Vec::new();
         leaves(&recorded, String::new(), &mut places);
