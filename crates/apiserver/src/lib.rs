@@ -56,6 +56,7 @@ pub use kinds::Kind;
 pub use persistence::{PersistError, Persistence};
 pub use server::ApiServer;
 pub use state::Options;
+pub use state::clock::Clock;
 pub use state::faults::{Fault, Faults, Match};
 pub use state::logs::{LogLine, PodLogs};
 pub use store::{Snapshot, Store, Stored};

@@ -1,5 +1,6 @@
 //! Everything that requests share.
 
+pub(crate) mod clock;
 pub(crate) mod faults;
 pub(crate) mod logs;
 pub(crate) mod random;
@@ -7,6 +8,7 @@ pub(crate) mod services;
 
 use jiff::Timestamp;
 
+use self::clock::Clock;
 use self::faults::Faults;
 use self::logs::PodLogs;
 use self::random::Random;
@@ -33,6 +35,12 @@ pub struct Options {
     pub namespaces: Vec<String>,
     /// The version that `/version` reports.
     pub version: (u32, u32, u32),
+    /// The time of day that the server writes into objects; by default the clock of the operating system.
+    pub clock: Clock,
+    /// With a seed, the server generates the same uids, names, tokens and random faults in every run that sends the
+    /// same requests. This is for tests only, because the tokens can be guessed. By default the operating system
+    /// provides the randomness.
+    pub seed: Option<u64>,
 }
 
 /// The state of one server. Requests share it.
@@ -54,6 +62,8 @@ impl Default for Options {
             controllers: true,
             namespaces: ["default", "kube-system", "kube-public", "kube-node-lease"].map(str::to_owned).into(),
             version: (1, 34, 4),
+            clock: Clock::default(),
+            seed: None,
         }
     }
 }
@@ -61,10 +71,13 @@ impl Default for Options {
 impl ServerState {
     /// The state of a server without any object.
     pub(crate) fn new(options: Options) -> Self {
+        let random = Random::new(options.seed);
+        // Faults have their own numbers, so that a request that asks for a fault does not change the next uid.
+        let faults = Faults::new(Random::new(options.seed.map(|_| random.number())));
         Self {
             registry: Registry::new(),
-            random: Random::default(),
-            faults: Faults::default(),
+            random,
+            faults,
             services: ServiceUrls::default(),
             store: Store::new(options.history.max(1)),
             logs: PodLogs::default(),
@@ -73,6 +86,6 @@ impl ServerState {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::now()
+        self.options.clock.now()
     }
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 pub(crate) use cursor::{Cursor, WatchStart};
 pub use snapshot::Snapshot;
@@ -77,8 +77,9 @@ struct Resource {
     history: VecDeque<Change>,
     /// The history does not contain changes up to this revision any more.
     compacted: u64,
-    /// Sends the revision of every write of this resource.
-    changed: watch::Sender<u64>,
+    /// Notifies the watches of this resource at every write. `Notify` wakes them in the order in which they started to
+    /// wait; `watch` would wake them in a random order, and a test with a seed could not repeat a run.
+    written: Arc<Notify>,
 }
 
 /// Exclusive access to the store while this value lives.
@@ -239,7 +240,7 @@ impl Transaction<'_> {
             objects: BTreeMap::new(),
             history: VecDeque::new(),
             compacted: 0,
-            changed: watch::Sender::new(0),
+            written: Arc::default(),
         })
     }
 
@@ -253,7 +254,7 @@ impl Transaction<'_> {
                 resource.compacted = old.object.revision;
             }
         }
-        resource.changed.send_replace(revision);
+        resource.written.notify_waiters();
         self.content.written.send_replace(revision);
     }
 }

@@ -1,10 +1,11 @@
 //! Injected faults, with which programs test how they handle errors and delays of the API server.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 
 use super::random::Random;
 use crate::errors::ApiError;
@@ -50,8 +51,8 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Faults {
     active: Mutex<Vec<Fault>>,
-    /// Changes when all watches are to be closed.
-    watches: watch::Sender<u64>,
+    /// Notifies all open watches when they are to be closed.
+    watches: Arc<Notify>,
     random: Random,
 }
 
@@ -82,13 +83,12 @@ impl fmt::Debug for Fault {
     }
 }
 
-impl Default for Faults {
-    fn default() -> Self {
-        Self { active: Mutex::default(), watches: watch::Sender::new(0), random: Random::default() }
-    }
-}
-
 impl Faults {
+    /// No faults. The random numbers decide which requests a fault with a probability selects.
+    pub(crate) fn new(random: Random) -> Self {
+        Self { active: Mutex::default(), watches: Arc::default(), random }
+    }
+
     /// Adds a fault.
     pub fn add(&self, fault: Fault) {
         self.active.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
@@ -101,11 +101,12 @@ impl Faults {
 
     /// Closes all open watches.
     pub fn drop_watches(&self) {
-        self.watches.send_modify(|count| *count += 1);
+        self.watches.notify_waiters();
     }
 
-    pub(crate) fn watches(&self) -> watch::Receiver<u64> {
-        self.watches.subscribe()
+    /// Completes at the next call of [`Faults::drop_watches`].
+    pub(crate) fn watches_dropped(&self) -> OwnedNotified {
+        self.watches.clone().notified_owned()
     }
 
     /// The delay of this request, and its error if it is to fail.

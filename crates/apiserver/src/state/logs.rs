@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// Upper bound of the log of one container; the oldest lines are dropped first. A kubelet keeps as much.
 const MAX_BYTES: usize = 10 * 1024 * 1024;
@@ -29,7 +29,7 @@ pub struct PodLogs {
 /// The uid of the pod and the name of the container.
 type LogKey = (String, String);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Log {
     /// Lines of the container before its last restart; `None` if it has not been restarted.
     previous: Option<VecDeque<LogLine>>,
@@ -40,7 +40,8 @@ struct Log {
     dropped: usize,
     /// Whether the container has terminated.
     ended: bool,
-    changed: watch::Sender<usize>,
+    /// Notified at every change. `Notify` wakes followers in the order in which they started to wait.
+    changed: Arc<Notify>,
 }
 
 /// Reads the lines that are appended to a log, until the container terminates or the pod is deleted.
@@ -49,14 +50,7 @@ pub(crate) struct LogFollower {
     key: LogKey,
     /// Number of the next line, counted from the first line that was ever written.
     next: usize,
-    changed: watch::Receiver<usize>,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        let changed = watch::Sender::new(0);
-        Self { previous: None, lines: VecDeque::new(), bytes: 0, dropped: 0, ended: false, changed }
-    }
+    changed: Arc<Notify>,
 }
 
 impl PodLogs {
@@ -104,7 +98,7 @@ impl PodLogs {
         self.lock().retain(|(owner, _), log| {
             if owner == uid {
                 log.ended = true;
-                log.changed.send_modify(|count| *count += 1);
+                log.changed.notify_waiters();
             }
             owner != uid
         });
@@ -123,7 +117,7 @@ impl PodLogs {
         let mut logs = self.lock();
         let log = logs.entry(key.clone()).or_default();
         let lines = log.lines.iter().cloned().collect();
-        let (next, changed) = (log.dropped + log.lines.len(), log.changed.subscribe());
+        let (next, changed) = (log.dropped + log.lines.len(), log.changed.clone());
         (lines, LogFollower { logs: self.clone(), key, next, changed })
     }
 
@@ -131,7 +125,7 @@ impl PodLogs {
         let mut logs = self.lock();
         let log = logs.entry((uid.to_owned(), container.to_owned())).or_default();
         change(log);
-        log.changed.send_modify(|count| *count += 1);
+        log.changed.notify_waiters();
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<LogKey, Log>> {
@@ -143,10 +137,12 @@ impl LogFollower {
     /// Waits for the next lines. `None` when the container has terminated and all its lines were returned.
     pub(crate) async fn next(&mut self) -> Option<Vec<LogLine>> {
         loop {
-            self.changed.mark_unchanged();
+            // Before the lines are read, so that no change is missed.
+            let changed = self.changed.notified();
             let (new, ended) = {
                 let logs = self.logs.lock();
-                let log = logs.get(&self.key)?;
+                // After the pod was deleted, a late line of its container may have started another log.
+                let log = logs.get(&self.key).filter(|log| Arc::ptr_eq(&log.changed, &self.changed))?;
                 let skipped = self.next.saturating_sub(log.dropped);
                 let new: Vec<LogLine> = log.lines.iter().skip(skipped).cloned().collect();
                 self.next = log.dropped + log.lines.len();
@@ -155,9 +151,10 @@ impl LogFollower {
             if !new.is_empty() {
                 return Some(new);
             }
-            if ended || self.changed.changed().await.is_err() {
+            if ended {
                 return None;
             }
+            changed.await;
         }
     }
 }

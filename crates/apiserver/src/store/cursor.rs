@@ -1,8 +1,10 @@
 //! A position in the history of a resource, from which a watch continues.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 
 use super::{Change, Store, Stored};
 use crate::errors::ApiError;
@@ -22,7 +24,10 @@ pub(crate) struct Cursor {
     resource: Arc<str>,
     /// All changes up to this revision have been read.
     after: u64,
-    changed: watch::Receiver<u64>,
+    /// Notified at every write of the resource.
+    written: Arc<Notify>,
+    /// Completes at the first write after the last call of `advance`.
+    changed: Pin<Box<OwnedNotified>>,
 }
 
 impl Store {
@@ -43,14 +48,17 @@ impl Store {
         if after < found.compacted {
             return Err(ApiError::expired(after, found.compacted));
         }
-        Ok((listed, Cursor { resource: resource.clone(), after, changed: found.changed.subscribe() }))
+        let written = found.written.clone();
+        let changed = Box::pin(written.clone().notified_owned());
+        Ok((listed, Cursor { resource: resource.clone(), after, written, changed }))
     }
 }
 
 impl Cursor {
     /// The changes since the last call.
     pub(crate) fn advance(&mut self, store: &Store) -> Result<Vec<Change>, ApiError> {
-        self.changed.mark_unchanged();
+        // Before the history is read, so that no write is missed.
+        self.changed = Box::pin(self.written.clone().notified_owned());
         let mut transaction = store.lock();
         let now = transaction.revision();
         let resource = transaction.resource(&self.resource);
@@ -71,7 +79,6 @@ impl Cursor {
 
     /// Waits until there is a change that `advance` has not returned.
     pub(crate) async fn changed(&mut self) {
-        // Fails only if the store is dropped, and the caller holds the store.
-        let _ = self.changed.changed().await;
+        self.changed.as_mut().await;
     }
 }

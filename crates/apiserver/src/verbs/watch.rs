@@ -1,6 +1,7 @@
 //! Watch: a stream of changes, one JSON document per line.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use futures::stream;
 use http::header;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
 use super::list::{Selection, encode_item, requested_version};
@@ -40,8 +41,8 @@ struct Watch {
     bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
-    /// Changes when a test closes all watches.
-    dropped: watch::Receiver<u64>,
+    /// Completes when a test closes all watches.
+    dropped: Pin<Box<OwnedNotified>>,
     ended: bool,
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn watch(
         bookmarks: query.flag("allowWatchBookmarks"),
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         deadline,
-        dropped: state.faults.watches(),
+        dropped: Box::pin(state.faults.watches_dropped()),
         ended: false,
         kind,
     };
@@ -162,9 +163,12 @@ impl Watch {
             }
             let bookmark = if self.bookmarks { self.next_bookmark } else { self.deadline };
             tokio::select! {
-                () = self.cursor.changed() => {}
-                _ = self.dropped.changed() => self.ended = true,
+                // In this order, not in a random one, so that tests with a seed repeat a run exactly. Constant writes must
+                // not keep a watch open, so the reasons to end it come first.
+                biased;
+                () = self.dropped.as_mut() => self.ended = true,
                 () = tokio::time::sleep_until(self.deadline) => self.ended = true,
+                () = self.cursor.changed() => {}
                 () = tokio::time::sleep_until(bookmark), if self.bookmarks => {
                     self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
                     // Changes that were written meanwhile have later revisions and are sent after the bookmark.
