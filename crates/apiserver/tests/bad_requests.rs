@@ -282,3 +282,20 @@ async fn a_body_that_is_too_large_or_too_deep_is_refused() {
     let (code, _, answer) = send(&server, "POST", maps, "application/yaml", laughs).await.unwrap();
     assert!((400..500).contains(&code), "{code} {answer:?}");
 }
+
+#[tokio::test]
+async fn a_definition_may_describe_fields_that_hold_quantities_elsewhere() {
+    let server = server().await;
+    let limits =
+        r#"{"type":"object","description":"The most that may be used","additionalProperties":{"type":"string"}}"#;
+    let schema = format!(r#"{{"type":"object","properties":{{"limits":{limits},"default":{{"type":"string"}}}}}}"#);
+    let definition = format!(
+        r#"{{"metadata":{{"name":"pods.t.io"}},"spec":{{"group":"t.io","scope":"Namespaced","names":{{"kind":"Pod","plural":"pods"}},"versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#
+    );
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (code, _, answer) = send(&server, "POST", path, "application/json", &definition).await.unwrap();
+    assert_eq!(code, 201, "{answer:?}");
+    let made: Value = serde_json::from_slice(&answer).unwrap();
+    let kept = &made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["limits"];
+    assert_eq!(*kept, serde_json::from_str::<Value>(limits).unwrap());
+}

@@ -49,7 +49,9 @@ fn tidy(value: &mut Value) {
     }
 }
 
-/// Writes every quantity in its canonical form, so that `0.5` and `500m` become equal.
+/// Writes every quantity of an object in its canonical form, so that `0.5` and `500m` become equal. Every object below a
+/// field with one of the names in [`AMOUNTS`] counts as a map of quantities, so this is not for objects with free JSON,
+/// like the schema of a CustomResourceDefinition.
 ///
 /// # Errors
 /// A value is not a quantity. The text is that of kube-apiserver.

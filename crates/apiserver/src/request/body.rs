@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Query;
 use crate::errors::{ApiError, Cause};
-use crate::kinds::{Kind, Schema, canonical_quantities};
+use crate::kinds::{Kind, Schema, canonical_quantities, definition};
 use crate::object::set;
 use crate::strategy::{custom, defaults, events, metadata};
 
@@ -187,7 +187,11 @@ pub(crate) fn shape(kind: &Kind, value: Value) -> Result<Shaped, ApiError> {
     match &kind.schema {
         Schema::BuiltIn(decode) => {
             let mut given = events::to_core(kind, value);
-            canonical_quantities(&mut given).map_err(|problem| cannot_be_handled(kind, &kind.kind, &problem))?;
+            // A CustomResourceDefinition has no quantities. Its schema describes fields like `limits`, and the
+            // description of such a field must not be read as a quantity.
+            if !kind.is(definition::RESOURCE) {
+                canonical_quantities(&mut given).map_err(|problem| cannot_be_handled(kind, &kind.kind, &problem))?;
+            }
             let decoded =
                 decode(given.clone()).map_err(|error| cannot_be_handled(kind, &kind.kind, &go_text(&error)))?;
             let mut unknown = Vec::new();
