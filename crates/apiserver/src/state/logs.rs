@@ -8,8 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::Notify;
 
-/// Upper bound of the log of one container; the oldest lines are dropped first. A kubelet keeps as much.
+/// Upper bound of the memory for the log of one container; the oldest lines are dropped first. A kubelet keeps as much
+/// in a file.
 const MAX_BYTES: usize = 10 * 1024 * 1024;
+/// Memory of a line besides its text: the entry in the list and, at most, as much for a list that has just doubled its
+/// space. Without it, a container that writes only empty lines would use memory without limit.
+const LINE_OVERHEAD: usize = 2 * size_of::<LogLine>();
 
 /// One line of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +38,7 @@ struct Log {
     /// Lines of the container before its last restart; `None` if it has not been restarted.
     previous: Option<VecDeque<LogLine>>,
     lines: VecDeque<LogLine>,
-    /// Total length of `lines`.
+    /// Total memory of `lines`.
     bytes: usize,
     /// How many lines were dropped in front of `lines`.
     dropped: usize,
@@ -53,15 +57,20 @@ pub(crate) struct LogFollower {
     changed: Arc<Notify>,
 }
 
+/// How much memory a line takes, at most.
+fn memory_of(line: &LogLine) -> usize {
+    line.text.capacity() + LINE_OVERHEAD
+}
+
 impl PodLogs {
     /// Appends a line.
     pub fn append(&self, uid: &str, container: &str, line: LogLine) {
         self.change(uid, container, |log| {
-            log.bytes += line.text.len();
+            log.bytes += memory_of(&line);
             log.lines.push_back(line);
             while log.bytes > MAX_BYTES {
                 let Some(old) = log.lines.pop_front() else { break };
-                log.bytes -= old.text.len();
+                log.bytes -= memory_of(&old);
                 log.dropped += 1;
             }
         });
@@ -156,5 +165,39 @@ impl LogFollower {
             }
             changed.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> LogLine {
+        LogLine { time: Timestamp::UNIX_EPOCH, text: text.to_owned() }
+    }
+
+    #[test]
+    fn empty_lines_count_towards_the_limit() {
+        let logs = PodLogs::default();
+        let more_than_fit = 2 * MAX_BYTES / LINE_OVERHEAD;
+        for _ in 0..more_than_fit {
+            logs.append("u", "c", line(""));
+        }
+        logs.append("u", "c", line("last"));
+        let kept = logs.lines("u", "c");
+        assert!(kept.len() * size_of::<LogLine>() <= MAX_BYTES, "{} lines", kept.len());
+        assert!(kept.len() > more_than_fit / 4, "{} lines", kept.len());
+        assert_eq!(kept.last(), Some(&line("last")));
+    }
+
+    #[test]
+    fn the_oldest_lines_are_dropped_first() {
+        let logs = PodLogs::default();
+        let long = "x".repeat(MAX_BYTES / 4);
+        for number in 0..6 {
+            logs.append("u", "c", line(&format!("{number}{long}")));
+        }
+        let first: Vec<_> = logs.lines("u", "c").iter().map(|line| line.text[..1].to_owned()).collect();
+        assert_eq!(first, ["3", "4", "5"]);
     }
 }
