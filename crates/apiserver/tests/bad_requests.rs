@@ -283,6 +283,19 @@ async fn a_body_that_is_too_large_or_too_deep_is_refused() {
     assert!((400..500).contains(&code), "{code} {answer:?}");
 }
 
+/// The clock is paused: it jumps to the end of the watch.
+#[tokio::test(start_paused = true)]
+async fn a_watch_may_ask_for_any_timeout() {
+    let server = server().await;
+    for seconds in [i64::MAX as u64, 1 << 63, u64::MAX] {
+        let begin = tokio::time::Instant::now();
+        let path = format!("/api/v1/namespaces/default/configmaps?watch=1&resourceVersion=0&timeoutSeconds={seconds}");
+        let (code, _, answer) = send(&server, "GET", &path, "", "").await.unwrap();
+        assert_eq!(code, 200, "{answer:?}");
+        assert!(begin.elapsed() > Duration::from_secs(24 * 60 * 60), "the watch ended after {:?}", begin.elapsed());
+    }
+}
+
 #[tokio::test]
 async fn a_definition_may_describe_fields_that_hold_quantities_elsewhere() {
     let server = server().await;

@@ -28,6 +28,9 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 const CHUNK_BYTES: usize = 32 * 1024;
 /// Duration of a watch without `timeoutSeconds`. kube-apiserver closes such a watch after 30 to 60 minutes.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// Upper bound of `timeoutSeconds`: a year. A larger number means "without end", and no clock could represent a
+/// deadline after the largest number that a request can contain.
+const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// An open watch.
 struct Watch {
@@ -71,7 +74,8 @@ pub(crate) fn watch(
         _ => WatchStart::Now,
     };
     let timeout = query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
-    let deadline = Instant::now() + timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    let timeout = timeout.map_or(DEFAULT_TIMEOUT, |seconds| Duration::from_secs(seconds).min(MAX_TIMEOUT));
+    let deadline = Instant::now() + timeout;
     let (listed, cursor) = match state.store.open(&kind.resource, namespace, start) {
         Ok(opened) => opened,
         // kube-apiserver reports this error in the stream, with the status code 200.
