@@ -2,7 +2,7 @@
 
 use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use anyhow::Context;
 use tempfile::TempDir;
 
 use super::options::DirectoryChoice;
-use super::registration::RunningSandbox;
+use super::registration::{RunningSandbox, open_regular};
 
 /// The names of temporary directories begin with this.
 const PREFIX: &str = "aileron-sandbox-";
@@ -72,19 +72,28 @@ impl SandboxDirectory {
     }
 }
 
-/// Removes the temporary directories of sandboxes that were killed. A directory that cannot be removed belongs to another
-/// user.
+/// Removes the temporary directories of sandboxes of this user that were killed.
 fn remove_abandoned(folder: &Path, min_age: Duration) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
+        let Some(lock) = open_lock(&entry.path()) else { continue };
         let age = lock.metadata().and_then(|data| data.modified()).ok().and_then(|time| time.elapsed().ok());
         if age.is_some_and(|age| age >= min_age) && lock.try_lock().is_ok() {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Opens the lock file of a directory of this user. All users may create files in the folder of temporary files, so the
+/// file may be anything.
+fn open_lock(dir: &Path) -> Option<File> {
+    let user = rustix::process::geteuid().as_raw();
+    if std::fs::symlink_metadata(dir).ok().filter(|found| found.is_dir())?.uid() != user {
+        return None;
+    }
+    open_regular(File::options().read(true), &dir.join(LOCK)).ok()
 }
 
 /// Removes the temporary directory that a killed sandbox has left behind.
@@ -119,6 +128,23 @@ mod tests {
         remove_abandoned(folder.path(), Duration::ZERO);
         assert!(!dead.exists());
         assert!(alive_dir.exists() && other.exists());
+    }
+
+    /// Runs the search in a thread, so that the test fails instead of waiting without end.
+    #[test]
+    fn a_pipe_with_the_name_of_the_lock_does_not_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("aileron-sandbox-1");
+        std::fs::create_dir(&dir).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(dir.join(LOCK)).status().unwrap().success());
+        let (done, finished) = std::sync::mpsc::channel();
+        let path = folder.path().to_owned();
+        std::thread::spawn(move || {
+            remove_abandoned(&path, Duration::ZERO);
+            done.send(())
+        });
+        finished.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert!(dir.exists(), "not the directory of a sandbox");
     }
 
     #[test]

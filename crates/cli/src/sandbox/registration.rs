@@ -2,9 +2,11 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 /// The state file, and the file that is locked while a sandbox runs. The lock file is never replaced or removed: otherwise
@@ -75,7 +77,7 @@ impl StateDir {
 
     /// The running sandbox, if there is one.
     pub fn running(&self) -> Option<RunningSandbox> {
-        let lock = File::open(self.0.join(LOCK)).ok()?;
+        let lock = open_regular(File::options().read(true), &self.0.join(LOCK)).ok()?;
         match lock.try_lock_shared() {
             Err(TryLockError::WouldBlock) => self.read(),
             // No process holds the lock. A state file, if there is one, was left by a sandbox that was killed.
@@ -87,8 +89,8 @@ impl StateDir {
     pub fn lock(&self) -> Result<(SandboxLock, Option<RunningSandbox>), LockError> {
         let unusable = |error| LockError::Directory(self.0.clone(), error);
         std::fs::create_dir_all(&self.0).map_err(unusable)?;
-        let lock =
-            OpenOptions::new().create(true).truncate(false).write(true).open(self.0.join(LOCK)).map_err(unusable)?;
+        let lock = open_regular(OpenOptions::new().create(true).truncate(false).write(true), &self.0.join(LOCK));
+        let lock = lock.map_err(unusable)?;
         for attempt in 1..=LOCK_ATTEMPTS {
             match lock.try_lock() {
                 Ok(()) => break,
@@ -124,6 +126,20 @@ impl Drop for SandboxLock {
     }
 }
 
+/// Opens a file without waiting and without following a link. It fails for anything but a regular file: opening a pipe
+/// would wait for another process.
+pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let irregular =
+        || io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a regular file; remove it", path.display()));
+    if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(irregular());
+    }
+    // Another process may replace the file after the check above.
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+    let file = options.custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(irregular()) }
+}
+
 /// Replaces a file atomically by one that only its owner may read. A process that is killed meanwhile leaves the old file.
 pub fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("new");
@@ -133,7 +149,6 @@ pub fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Writes a file that only its owner may read.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
     // The mode is applied only when the file is created.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -174,6 +189,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn a_pipe_instead_of_the_lock_file_is_reported() {
+        let home = tempfile::tempdir().unwrap();
+        let state_dir = StateDir(home.path().to_owned());
+        assert!(std::process::Command::new("mkfifo").arg(home.path().join(LOCK)).status().unwrap().success());
+        assert_eq!(state_dir.running(), None);
+        let error = std::error::Error::source(&state_dir.lock().unwrap_err()).unwrap().to_string();
+        assert!(error.contains(LOCK) && error.contains("not a regular file; remove it"), "{error}");
+    }
 
     #[test]
     fn a_running_sandbox_is_found_and_no_second_one_starts() {
