@@ -58,6 +58,11 @@ impl Cause {
         Self { reason: "FieldValueDuplicate", message: format!("Duplicate value: {value}"), field: field.into() }
     }
 
+    /// The field refers to something that does not exist.
+    pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
+        Self { reason: "FieldValueNotFound", message: format!("Not found: {value}"), field: field.into() }
+    }
+
     /// The value is not one of the supported values.
     pub fn unsupported(field: impl Into<String>, value: &Value, supported: &[Value]) -> Self {
         let list = supported.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -63,6 +63,15 @@ fn qos_class(pod: &Value) -> &'static str {
 /// Validation errors of a new pod.
 pub(crate) fn problems(pod: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
+    let mut volumes = Vec::new();
+    for (index, volume) in pod["spec"]["volumes"].as_array().into_iter().flatten().enumerate() {
+        let (known, found) = (volumes.len(), causes.len());
+        check_name(volume, &format!("spec.volumes[{index}]"), &mut volumes, &mut causes);
+        if causes.len() > found {
+            // As in kube-apiserver, a mount cannot refer to an invalid volume.
+            volumes.truncate(known);
+        }
+    }
     if containers(pod, "containers").next().is_none() {
         causes.push(Cause::required("spec.containers", ""));
     }
@@ -70,22 +79,11 @@ pub(crate) fn problems(pod: &Value) -> Vec<Cause> {
     for list in ["containers", "initContainers"] {
         for (index, container) in containers(pod, list).enumerate() {
             let path = format!("spec.{list}[{index}]");
-            match container["name"].as_str().unwrap_or_default() {
-                "" => causes.push(Cause::required(format!("{path}.name"), "")),
-                name => {
-                    let value = Value::from(name);
-                    for problem in label_problems(name) {
-                        causes.push(Cause::invalid(format!("{path}.name"), &value, &problem.to_string()));
-                    }
-                    if names.contains(&name) {
-                        causes.push(Cause::duplicate(format!("{path}.name"), &value));
-                    }
-                    names.push(name);
-                }
-            }
+            check_name(container, &path, &mut names, &mut causes);
             if container["image"].as_str().unwrap_or_default().is_empty() {
                 causes.push(Cause::required(format!("{path}.image"), ""));
             }
+            causes.extend(mount_problems(&container["volumeMounts"], &volumes, &path));
             causes.extend(resource_problems(&container["resources"], &path));
         }
     }
@@ -93,6 +91,63 @@ pub(crate) fn problems(pod: &Value) -> Vec<Cause> {
     let policy = &pod["spec"]["restartPolicy"];
     if !policies.iter().any(|known| policy == known) {
         causes.push(Cause::unsupported("spec.restartPolicy", policy, &policies.map(Value::from)));
+    }
+    causes
+}
+
+/// Checks the name of a container or volume: a DNS label that no earlier one in `names` has. Nodes use these names as
+/// names of files.
+fn check_name<'a>(named: &'a Value, path: &str, names: &mut Vec<&'a str>, causes: &mut Vec<Cause>) {
+    let name = named["name"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        return causes.push(Cause::required(format!("{path}.name"), ""));
+    }
+    let value = Value::from(name);
+    for problem in label_problems(name) {
+        causes.push(Cause::invalid(format!("{path}.name"), &value, &problem.to_string()));
+    }
+    if names.contains(&name) {
+        causes.push(Cause::duplicate(format!("{path}.name"), &value));
+    }
+    names.push(name);
+}
+
+/// Validation errors of the volume mounts of a container. `volumes` are the names of the valid volumes of the pod.
+fn mount_problems(mounts: &Value, volumes: &[&str], path: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let mut paths = Vec::new();
+    for (index, mount) in mounts.as_array().into_iter().flatten().enumerate() {
+        let text = |field: &str| mount[field].as_str().unwrap_or_default();
+        let field = |name: &str| format!("{path}.volumeMounts[{index}].{name}");
+        let (name, mount_path) = (text("name"), text("mountPath"));
+        if name.is_empty() {
+            causes.push(Cause::required(field("name"), ""));
+        }
+        if !volumes.contains(&name) {
+            causes.push(Cause::not_found(field("name"), &name.into()));
+        }
+        if mount_path.is_empty() {
+            causes.push(Cause::required(field("mountPath"), ""));
+        }
+        if paths.contains(&mount_path) {
+            causes.push(Cause::invalid(field("mountPath"), &mount_path.into(), "must be unique"));
+        }
+        paths.push(mount_path);
+        let (sub_path, expression) = (text("subPath"), text("subPathExpr"));
+        if !sub_path.is_empty() && !expression.is_empty() {
+            let both = "subPathExpr and subPath are mutually exclusive";
+            causes.push(Cause::invalid(field("subPathExpr"), &expression.into(), both));
+        }
+        for (name, given) in [("subPath", sub_path), ("subPathExpr", expression)] {
+            // kube-apiserver leaves out the index here.
+            let field = format!("{path}.volumeMounts.{name}");
+            if given.starts_with('/') {
+                causes.push(Cause::invalid(field.clone(), &given.into(), "must be a relative path"));
+            }
+            if given.split('/').any(|part| part == "..") {
+                causes.push(Cause::invalid(field, &given.into(), "must not contain '..'"));
+            }
+        }
     }
     causes
 }

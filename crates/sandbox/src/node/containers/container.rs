@@ -141,7 +141,7 @@ impl ContainerTask {
         };
         let mut spec = launch::process_spec(&self.container, &self.dir, &root, variables, &host)?;
         if let Some(namespaces) = node.mount_namespaces.as_ref().filter(|_| !mounts.is_empty()) {
-            spec.view = namespaces.view(&self.dir.container(&self.container.name), &node.dir, &mounts)?;
+            spec.view = namespaces.view(&self.dir.container(&self.container.name)?, &node.dir, &mounts)?;
         }
         Ok(spec)
     }
@@ -151,7 +151,9 @@ impl ContainerTask {
         let uid = self.pod.metadata.uid.clone().unwrap_or_default();
         let name = self.container.name.clone();
         let logs = &self.node.logs;
-        let mut log = match Output::create(logs, &uid, &name, self.dir.log(&name, self.restarts)) {
+        let log = self.dir.log(&name, self.restarts);
+        let log = log.and_then(|path| Output::create(logs, &uid, &name, path.clone()).map_err(PathError::io(&path)));
+        let mut log = match log {
             Ok(log) => log,
             Err(error) => return self.not_started(&error.to_string()),
         };
@@ -272,7 +274,7 @@ impl ContainerTask {
     /// The termination message of the container.
     fn termination_message(&self, code: i32) -> String {
         let root = self.dir.root(&self.container.name);
-        let file = launch::message_file(&self.container, &self.dir, &root);
+        let file = root.and_then(|root| launch::message_file(&self.container, &self.dir, &root));
         let text = file.ok().and_then(|file| read_message(&file)).unwrap_or_default();
         let from_log = self.container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
         if !text.is_empty() || code == 0 || !from_log {

@@ -49,7 +49,7 @@ pub(crate) fn link_volumes(
     let mut mounts: Vec<&VolumeMount> = container.volume_mounts.iter().flatten().collect();
     mounts.sort_by_key(|mount| Path::new(&mount.mount_path).components().count());
     for mount in mounts {
-        let volume = dir.volume(&mount.name);
+        let volume = dir.volume(&mount.name)?;
         let sub_path_in_volume = match (&mount.sub_path, &mount.sub_path_expr) {
             (Some(path), _) if !path.is_empty() => path.clone(),
             (_, Some(text)) => expand(text, |name| variables.get(name).map(String::as_str)),
@@ -79,7 +79,7 @@ pub(crate) fn process_spec(
     mut variables: BTreeMap<String, String>,
     host: &HostEnvironment<'_>,
 ) -> Result<ProcessSpec, PathError> {
-    let temporary = dir.temporary(&container.name);
+    let temporary = dir.temporary(&container.name)?;
     fs::create_dir_all(&temporary).map_err(PathError::io(&temporary))?;
     let directory = dir.directory(root, container.working_dir.as_deref().unwrap_or_default())?;
     let words = container.command.iter().flatten().chain(container.args.iter().flatten());
@@ -136,8 +136,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pod = PodDir::new(&dir.path().canonicalize().unwrap(), "u").unwrap();
         let root = pod.fresh_root("c").unwrap();
-        fs::create_dir_all(pod.volume("v")).unwrap();
-        fs::write(pod.volume("v").join("tool"), "").unwrap();
+        fs::create_dir_all(pod.volume("v").unwrap()).unwrap();
+        fs::write(pod.volume("v").unwrap().join("tool"), "").unwrap();
         let container: Container = serde_json::from_value(json!({
             "name": "c", "command": ["/data/tool"], "args": ["$(X)", "$(Y)"], "workingDir": "/work",
             "volumeMounts": [{"name": "v", "mountPath": "/data"}, {"name": "v", "mountPath": "/f", "subPath": "tool"}],
@@ -160,12 +160,26 @@ mod tests {
     }
 
     #[test]
+    fn a_mount_whose_volume_name_is_a_path_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let pod = PodDir::new(&dir.path().canonicalize().unwrap(), "u").unwrap();
+        let root = pod.fresh_root("c").unwrap();
+        for name in ["/etc", "../../../outside"] {
+            let mounts = json!([{"name": name, "mountPath": "/x"}]);
+            let container = serde_json::from_value(json!({"name": "c", "volumeMounts": mounts})).unwrap();
+            let error = link_volumes(&container, &pod, &root, &BTreeMap::new()).unwrap_err().to_string();
+            assert!(error.contains("cannot be the name of a directory"), "{error}");
+        }
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+    }
+
+    #[test]
     fn mounts_do_not_lead_out_of_the_sandbox() {
         let dir = tempfile::tempdir().unwrap();
         let pod = PodDir::new(&dir.path().canonicalize().unwrap(), "u").unwrap();
         let root = pod.fresh_root("c").unwrap();
-        fs::create_dir_all(pod.volume("v")).unwrap();
-        std::os::unix::fs::symlink("/etc", pod.volume("v").join("etc")).unwrap();
+        fs::create_dir_all(pod.volume("v").unwrap()).unwrap();
+        std::os::unix::fs::symlink("/etc", pod.volume("v").unwrap().join("etc")).unwrap();
         let tried = |mount_path: &str, sub_path: &str| {
             let mounts = json!([{"name": "v", "mountPath": mount_path, "subPath": sub_path}]);
             let container = serde_json::from_value(json!({"name": "c", "volumeMounts": mounts})).unwrap();

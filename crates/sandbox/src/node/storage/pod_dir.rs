@@ -23,6 +23,8 @@ pub(crate) struct PodDir(PathBuf);
 pub(crate) enum PathError {
     #[error("{0:?} must not contain \"..\" and must not be empty")]
     Invalid(String),
+    #[error("{0:?} cannot be the name of a directory; use a name of lower-case letters, digits and \"-\"")]
+    Name(String),
     #[error("{} leads out of the sandbox", .0.display())]
     Escape(PathBuf),
     #[error("{}: {source}", path.display())]
@@ -40,40 +42,37 @@ impl PathError {
 impl PodDir {
     /// The directory of the pod with this uid; it need not exist. The path `dir` must not contain symbolic links.
     pub(crate) fn new(dir: &Path, uid: &str) -> Result<Self, PathError> {
-        let [Component::Normal(_)] = Path::new(uid).components().collect::<Vec<_>>()[..] else {
-            return Err(PathError::Invalid(uid.to_owned()));
-        };
-        Ok(Self(dir.join("pods").join(uid)))
+        Ok(Self(dir.join("pods").join(plain_name(uid)?)))
     }
 
     /// The directory of a volume.
-    pub(crate) fn volume(&self, name: &str) -> PathBuf {
-        self.0.join("volumes").join(name)
+    pub(crate) fn volume(&self, name: &str) -> Result<PathBuf, PathError> {
+        Ok(self.0.join("volumes").join(plain_name(name)?))
     }
 
     /// The directory of a container.
-    pub(crate) fn container(&self, name: &str) -> PathBuf {
-        self.0.join("containers").join(name)
+    pub(crate) fn container(&self, name: &str) -> Result<PathBuf, PathError> {
+        Ok(self.0.join("containers").join(plain_name(name)?))
     }
 
     /// The root of a container.
-    pub(crate) fn root(&self, container: &str) -> PathBuf {
-        self.container(container).join("root")
+    pub(crate) fn root(&self, container: &str) -> Result<PathBuf, PathError> {
+        Ok(self.container(container)?.join("root"))
     }
 
     /// The directory for temporary files of a container.
-    pub(crate) fn temporary(&self, container: &str) -> PathBuf {
-        self.container(container).join("tmp")
+    pub(crate) fn temporary(&self, container: &str) -> Result<PathBuf, PathError> {
+        Ok(self.container(container)?.join("tmp"))
     }
 
     /// The log file of a container after this number of restarts.
-    pub(crate) fn log(&self, container: &str, restarts: u32) -> PathBuf {
-        self.0.join("logs").join(container).join(format!("{restarts}.log"))
+    pub(crate) fn log(&self, container: &str, restarts: u32) -> Result<PathBuf, PathError> {
+        Ok(self.0.join("logs").join(plain_name(container)?).join(format!("{restarts}.log")))
     }
 
     /// Creates an empty root for a container. An existing one is removed.
     pub(crate) fn fresh_root(&self, container: &str) -> Result<PathBuf, PathError> {
-        let root = self.root(container);
+        let root = self.root(container)?;
         match fs::remove_dir_all(&root) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(PathError::io(&root)(error)),
             _ => fs::create_dir_all(&root).map_err(PathError::io(&root))?,
@@ -137,6 +136,16 @@ impl PodDir {
     }
 }
 
+/// The name, if it can only be the name of an entry of a directory. The API server checks the names of containers and
+/// volumes too, but the node must not write anywhere else even if it gets a pod that was not checked.
+fn plain_name(name: &str) -> Result<&str, PathError> {
+    // `Path` would ignore a slash at the end.
+    match Path::new(name).components().collect::<Vec<_>>()[..] {
+        [Component::Normal(only)] if only == name && !name.contains('\0') => Ok(name),
+        _ => Err(PathError::Name(name.to_owned())),
+    }
+}
+
 /// The names in a path. A leading slash is ignored, because all paths are below a base directory.
 fn parts(path: &str) -> Result<Vec<&std::ffi::OsStr>, PathError> {
     let mut names = Vec::new();
@@ -168,7 +177,6 @@ mod tests {
         assert!(pod.directory(&root, "/a/b").unwrap().ends_with("containers/c/root/a/b"));
         assert!(matches!(pod.directory(&root, "/a/../../x"), Err(PathError::Invalid(_))));
         assert!(matches!(pod.file(&root, "/"), Err(PathError::Invalid(_))));
-        assert!(matches!(PodDir::new(&base, "../u"), Err(PathError::Invalid(_))));
 
         symlink(&outside, root.join("trap")).unwrap();
         assert!(matches!(pod.directory(&root, "/trap/x"), Err(PathError::Escape(_))));
@@ -177,11 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn names_that_are_paths_are_refused() {
+        let pod = PodDir::new(Path::new("/node"), "u").unwrap();
+        for name in ["", ".", "..", "../x", "/home/u/.ssh", "a/b", "a/", "/", "a\0b"] {
+            assert!(matches!(PodDir::new(Path::new("/node"), name), Err(PathError::Name(_))), "{name:?}");
+            for path in [pod.volume(name), pod.container(name), pod.root(name), pod.temporary(name), pod.log(name, 1)] {
+                assert!(matches!(path, Err(PathError::Name(_))), "{name:?}: {path:?}");
+            }
+            assert!(matches!(pod.fresh_root(name), Err(PathError::Name(_))), "{name:?}");
+        }
+        assert_eq!(pod.volume("a").unwrap(), Path::new("/node/pods/u/volumes/a"));
+        assert_eq!(pod.log("a", 2).unwrap(), Path::new("/node/pods/u/logs/a/2.log"));
+    }
+
+    #[test]
     fn a_link_may_be_within_the_target_of_another() {
         let dir = tempfile::tempdir().unwrap();
         let pod = PodDir::new(&dir.path().canonicalize().unwrap(), "u").unwrap();
         let root = pod.fresh_root("c").unwrap();
-        let (one, two) = (pod.volume("one"), pod.volume("two"));
+        let (one, two) = (pod.volume("one").unwrap(), pod.volume("two").unwrap());
         fs::create_dir_all(&one).unwrap();
         fs::create_dir_all(&two).unwrap();
         pod.link(&root, "/data", &one).unwrap();

@@ -59,8 +59,8 @@ pub(crate) fn referenced_sources(pod: &Pod) -> BTreeSet<(SourceKind, String)> {
 /// Creates all volumes of a pod. Later changes of config maps and secrets do not reach the volumes.
 pub(crate) fn set_up(pod: &Pod, dir: &PodDir, values: PodValues<'_>) -> Result<(), VolumeError> {
     for volume in volumes(pod) {
-        let root = dir.volume(&volume.name);
         let failed = |source| VolumeError::Path { volume: volume.name.clone(), source };
+        let root = dir.volume(&volume.name).map_err(failed)?;
         fs::create_dir_all(&root).map_err(|error| failed(PathError::io(&root)(error)))?;
         for file in files(volume, values)? {
             write(dir, &root, &file).map_err(failed)?;
@@ -205,7 +205,7 @@ mod tests {
         let place = PodDir::new(&dir.path().canonicalize().unwrap(), "u").unwrap();
         set_up(&pod, &place, values).map_err(|error| error.to_string())?;
         let mut files = Vec::new();
-        for entry in fs::read_dir(place.volume("v")).unwrap().flatten() {
+        for entry in fs::read_dir(place.volume("v").unwrap()).unwrap().flatten() {
             let text = fs::read_to_string(entry.path()).unwrap_or_else(|_| "directory".to_owned());
             files.push(format!("{}={text}", entry.file_name().display()));
         }
