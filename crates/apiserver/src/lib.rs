@@ -53,7 +53,7 @@ mod verbs;
 
 pub use errors::{ApiError, Cause};
 pub use kinds::Kind;
-pub use persistence::{PersistError, Persistence};
+pub use persistence::{PersistError, Persistence, PrivateDirError, create_private_dir};
 pub use server::ApiServer;
 pub use state::Options;
 pub use state::clock::Clock;

@@ -3,9 +3,14 @@
 //! The whole file is written a moment after a change. The new file is completed under another name and then replaces
 //! the old one, so a process that is killed leaves a complete file. Changes since the last save are lost with the
 //! process.
+//!
+//! Objects include secrets. Therefore only the user of this process can read the directory and the files.
 
-use std::fs::{self, File};
+mod private_dir;
+
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::private_dir::{PrivateDirError, create_private_dir};
 use crate::server::ApiServer;
 use crate::store::{Snapshot, Store};
 
@@ -23,6 +29,8 @@ const FILE: &str = "objects.json";
 const UNFINISHED_FILE: &str = "objects.json.new";
 /// Name of the lock file. The process that uses the directory holds the lock.
 const LOCK_FILE: &str = "objects.lock";
+/// Permissions of the files: only their owner may read and write them.
+const FILE_MODE: u32 = 0o600;
 /// Version of the file format. There has been only one so far.
 const FORMAT: u32 = 1;
 /// Delay between a change and the save. Changes come in bursts, and one save covers a burst.
@@ -45,6 +53,12 @@ pub enum PersistError {
         #[source]
         source: io::Error,
     },
+    /// The directory cannot be protected from other users.
+    #[error(transparent)]
+    Private(#[from] PrivateDirError),
+    /// A file has the name of one of our files, but is a directory, a pipe or a device.
+    #[error("{} is not a regular file; remove it, or choose another directory", .0.display())]
+    NotAFile(PathBuf),
     /// Another process uses the directory.
     #[error("{} belongs to a sandbox that is running; stop it, or choose another directory", .0.display())]
     InUse(PathBuf),
@@ -119,9 +133,12 @@ impl LockedDir {
             let path = path.to_owned();
             move |source| PersistError::File { what, path, source }
         };
-        fs::create_dir_all(dir).map_err(file("create", dir))?;
+        create_private_dir(dir, &[LOCK_FILE, FILE])?;
+        for name in [LOCK_FILE, FILE, UNFINISHED_FILE] {
+            restrict(&dir.join(name))?;
+        }
         let path = dir.join(LOCK_FILE);
-        let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(file("open", &path))?;
+        let lock = private_file().truncate(false).open(&path).map_err(file("open", &path))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { dir: dir.to_owned(), _lock: lock }),
             Err(fs::TryLockError::WouldBlock) => Err(PersistError::InUse(dir.to_owned())),
@@ -150,7 +167,7 @@ impl LockedDir {
         let (path, unfinished) = (self.dir.join(FILE), self.dir.join(UNFINISHED_FILE));
         let content = Content { format: FORMAT, snapshot: store.snapshot() };
         let write = || {
-            let mut file = BufWriter::new(File::create(&unfinished)?);
+            let mut file = BufWriter::new(private_file().truncate(true).open(&unfinished)?);
             serde_json::to_writer(&mut file, &content)?;
             file.flush()?;
             // The data must be on the disk before the rename. Otherwise a power failure could destroy both files.
@@ -158,6 +175,28 @@ impl LockedDir {
             fs::rename(&unfinished, &path)
         };
         write().map_err(|source| PersistError::File { what: "write", path: path.clone(), source })
+    }
+}
+
+/// Options for a file that is created if it does not exist, and that only its owner can read.
+fn private_file() -> OpenOptions {
+    let mut options = File::options();
+    options.create(true).write(true).mode(FILE_MODE);
+    options
+}
+
+/// Takes an existing file away from other users. Only regular files are accepted, because opening a pipe would wait for
+/// another process.
+fn restrict(path: &Path) -> Result<(), PersistError> {
+    let failed = |what| move |source| PersistError::File { what, path: path.to_owned(), source };
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => Err(PersistError::NotAFile(path.to_owned())),
+        Ok(_) => {
+            let private = Permissions::from_mode(FILE_MODE);
+            fs::set_permissions(path, private).map_err(failed("change the permissions of"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(failed("read")(source)),
     }
 }
 

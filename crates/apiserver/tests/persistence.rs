@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -117,6 +118,41 @@ async fn two_servers_cannot_share_a_directory() {
     assert!(matches!(error, PersistError::InUse(_)), "{error}");
     persistence.stop().await.unwrap();
     Persistence::open(dir.path(), &server).await.unwrap();
+}
+
+/// The permissions of a file or directory.
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn other_users_can_read_neither_the_directory_nor_the_files() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("objects");
+    let (server, persistence) = start(&dir).await;
+    map(&server, "one").await;
+    persistence.stop().await.unwrap();
+    let modes = || ["", "objects.json", "objects.lock"].map(|name| mode(&dir.join(name)));
+    assert_eq!(modes(), [0o700, 0o600, 0o600]);
+    // As earlier versions left them.
+    for (name, mode) in [("", 0o755), ("objects.json", 0o644), ("objects.lock", 0o644)] {
+        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let (again, persistence) = start(&dir).await;
+    assert_eq!(names(&again), ["one"]);
+    assert_eq!(modes(), [0o700, 0o600, 0o600]);
+    persistence.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pipe_instead_of_a_file_is_reported() {
+    for name in ["objects.lock", "objects.json", "objects.json.new"] {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Command::new("mkfifo").arg(dir.path().join(name)).status().unwrap().success());
+        let server = ApiServer::new(Options::default());
+        let error = Persistence::open(dir.path(), &server).await.unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("is not a regular file"), "{error}");
+    }
 }
 
 /// Not a test: the process that [`a_killed_server_leaves_a_complete_file`] kills.

@@ -47,7 +47,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aileron_apiserver::PodLogs;
+use aileron_apiserver::{PodLogs, PrivateDirError, create_private_dir};
 use jiff::Timestamp;
 use kube::Client;
 use tokio::task::JoinSet;
@@ -87,6 +87,9 @@ pub enum NodeError {
         #[source]
         source: io::Error,
     },
+    /// The directory of the node cannot be protected from other users.
+    #[error(transparent)]
+    Private(#[from] PrivateDirError),
     /// The guardian process cannot be started.
     #[error("failed to start /bin/sh, which ends all processes of the sandbox when the sandbox ends")]
     Guardian(#[source] io::Error),
@@ -168,6 +171,7 @@ impl Drop for Node {
 /// Creates the directory of the node and returns its path without symbolic links. Only the user of this process can
 /// read the files of pods, which include secrets.
 fn create_directory(path: &Path) -> Result<PathBuf, NodeError> {
+    create_private_dir(path, &["pods"])?;
     let create = || {
         fs::create_dir_all(path.join("pods"))?;
         fs::set_permissions(path.join("pods"), fs::Permissions::from_mode(0o700))?;

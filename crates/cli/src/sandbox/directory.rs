@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aileron_apiserver::create_private_dir;
 use anyhow::Context;
 use tempfile::TempDir;
 
@@ -17,6 +18,9 @@ const PREFIX: &str = "aileron-sandbox-";
 
 /// This file in the directory is locked while the sandbox runs.
 const LOCK: &str = "lock";
+
+/// A persistent directory of an earlier start contains at least one of these.
+const OWN_FILES: [&str; 3] = ["objects", "access.json", "node"];
 
 /// An abandoned directory is removed only when it is older than this: a younger one may belong to a sandbox that starts
 /// and has not locked it yet.
@@ -40,7 +44,8 @@ impl SandboxDirectory {
                 Self::temporary().context("cannot create a directory for the sandbox")
             }
             DirectoryChoice::Persistent(path) => {
-                std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
+                // Other users must not read inputs, outputs, secrets and logs.
+                create_private_dir(path, &OWN_FILES).context("--persist")?;
                 let path = std::fs::canonicalize(path);
                 Ok(Self::Persistent(path.context("cannot use the sandbox's directory")?))
             }
@@ -145,6 +150,28 @@ mod tests {
         });
         finished.recv_timeout(Duration::from_secs(30)).unwrap();
         assert!(dir.exists(), "not the directory of a sandbox");
+    }
+
+    #[test]
+    fn a_persistent_directory_is_private() {
+        let parent = tempfile::tempdir().unwrap();
+        let open = |path: &Path| SandboxDirectory::open(&DirectoryChoice::Persistent(path.to_owned()));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+        let wide = |path: &Path, file: &str| {
+            std::fs::create_dir(path).unwrap();
+            std::fs::write(path.join(file), "").unwrap();
+            std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        };
+        let (new, earlier, other) = (parent.path().join("new"), parent.path().join("old"), parent.path().join("home"));
+        wide(&earlier, "access.json");
+        wide(&other, "letter.txt");
+        for path in [&new, &earlier] {
+            open(path).unwrap();
+            assert_eq!(mode(path), 0o700);
+        }
+        let refused = format!("{:#}", open(&other).unwrap_err());
+        assert!(refused.contains("--persist") && refused.contains("chmod 700"), "{refused}");
+        assert_eq!(mode(&other), 0o755);
     }
 
     #[test]

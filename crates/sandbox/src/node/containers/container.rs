@@ -115,6 +115,7 @@ impl ContainerTask {
         names.extend(volumes::referenced_sources(&self.pod));
         let sources = ConfigSources::read(&node.client, namespace, names).await?;
         let values = PodValues { pod: &self.pod, allocatable: &node.options.capacity, sources: &sources };
+        self.dir.create()?;
         self.volumes.get_or_try_init(|| async { volumes::set_up(&self.pod, &self.dir, values) }).await?;
         let root = self.dir.fresh_root(&self.container.name)?;
         if let Some(files) = image.files() {

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 
 use aileron_apiserver::{LogLine, PodLogs};
 use jiff::Timestamp;
@@ -33,13 +34,23 @@ pub(crate) struct Output {
     partial: Vec<u8>,
 }
 
+/// Creates an empty log file that only its owner can read. An earlier file is replaced, so that its permissions do not
+/// apply to the new one.
+fn create_file(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).mode(0o600).open(path)
+}
+
 impl Output {
     /// Starts a new log. The log of an earlier run becomes the previous log.
     pub(crate) fn create(logs: &PodLogs, uid: &str, container: &str, path: PathBuf) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        let file = File::create(&path)?;
+        let file = create_file(&path)?;
         logs.start(uid, container);
         let (uid, container) = (uid.to_owned(), container.to_owned());
         Ok(Self { logs: logs.clone(), uid, container, path, file, written: 0, partial: Vec::new() })
@@ -84,7 +95,7 @@ impl Output {
     fn write_file(&mut self, bytes: &[u8]) {
         if self.written > MAX_FILE_BYTES {
             let _ = fs::rename(&self.path, self.path.with_extension("log.1"));
-            if let Ok(file) = File::create(&self.path) {
+            if let Ok(file) = create_file(&self.path) {
                 self.file = file;
                 self.written = 0;
             }
@@ -140,6 +151,18 @@ mod tests {
         assert_eq!(lines, ["ab", "", "cd", "tail"]);
         let file = fs::read_to_string(dir.path().join("x/0.log")).unwrap();
         assert!(file.starts_with("1970-01-01T00:00:00.000000000Z ab\n"), "{file}");
+    }
+
+    #[test]
+    fn other_users_cannot_read_a_log_file() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("0.log");
+        for _ in 0..2 {
+            Output::create(&PodLogs::default(), "u", "c", path.clone()).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use super::mounts;
@@ -43,6 +44,13 @@ impl PodDir {
     /// The directory of the pod with this uid; it need not exist. The path `dir` must not contain symbolic links.
     pub(crate) fn new(dir: &Path, uid: &str) -> Result<Self, PathError> {
         Ok(Self(dir.join("pods").join(plain_name(uid)?)))
+    }
+
+    /// Creates the directory. Other users cannot read it, because volumes and logs may contain secrets.
+    pub(crate) fn create(&self) -> Result<(), PathError> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(PathError::io(&self.0))?;
+        // The mode above has no effect on a directory of an earlier start.
+        fs::set_permissions(&self.0, fs::Permissions::from_mode(0o700)).map_err(PathError::io(&self.0))
     }
 
     /// The directory of a volume.
@@ -196,6 +204,18 @@ mod tests {
         }
         assert_eq!(pod.volume("a").unwrap(), Path::new("/node/pods/u/volumes/a"));
         assert_eq!(pod.log("a", 2).unwrap(), Path::new("/node/pods/u/logs/a/2.log"));
+    }
+
+    #[test]
+    fn a_pod_directory_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let pod = PodDir::new(dir.path(), "u").unwrap();
+        let path = dir.path().join("pods/u");
+        for _ in 0..2 {
+            pod.create().unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
     }
 
     #[test]
