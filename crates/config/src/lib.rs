@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
-pub use explain::{Report, Selection, check, dump, example, markdown, schema, show};
+pub use explain::{Report, Secrets, Selection, check, dump, example, markdown, schema, show};
 pub use load::{Loaded, Loader};
 pub use schema::suggest::nearest;
 pub use sources::flags::parse_arguments;

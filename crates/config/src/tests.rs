@@ -2,6 +2,7 @@
 
 mod errors;
 mod explanations;
+mod hidden_credentials;
 mod no_effect;
 mod plugin_sections;
 mod sources;

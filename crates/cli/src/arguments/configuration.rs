@@ -35,6 +35,9 @@ pub enum ConfigCommand {
         /// Also show keys that are not set, with their defaults
         #[arg(long)]
         all: bool,
+        /// Also show credentials, such as the keys of the object store; without it they are hidden
+        #[arg(long)]
+        show_secrets: bool,
         /// Output format
         #[arg(short, long, value_enum, default_value_t)]
         output: DocumentFormat,

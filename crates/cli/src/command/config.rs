@@ -1,7 +1,7 @@
 //! `aileron config`: checks, documents and shows the configuration.
 
 use aileron_config::Sources;
-use aileron_config::explain::{Selection, located};
+use aileron_config::explain::{Secrets, Selection, located};
 
 use crate::arguments::{ConfigCommand, DocumentFormat};
 use crate::configuration;
@@ -13,15 +13,16 @@ pub fn run(program: &Program, command: ConfigCommand, overrides: Vec<(String, St
     let without_overrides = |command: &str| super::refuse_overrides(program, command, &overrides);
     match command {
         ConfigCommand::Check(arguments) => check(program, &configuration::sources(&arguments, overrides)?),
-        ConfigCommand::Show { config, all, output } => {
+        ConfigCommand::Show { config, all, show_secrets, output } => {
             let loaded = configuration::load(program, &config, overrides)?;
             for warning in &loaded.warnings {
                 output::warn(&warning.to_string());
             }
             let selection = if all { Selection::All } else { Selection::Set };
+            let secrets = if show_secrets { Secrets::Shown } else { Secrets::Hidden };
             match output {
-                DocumentFormat::Json => output::print_json(&located(&loaded, selection)),
-                DocumentFormat::Yaml => match aileron_config::show(&loaded, selection) {
+                DocumentFormat::Json => output::print_json(&located(&loaded, selection, secrets)),
+                DocumentFormat::Yaml => match aileron_config::show(&loaded, selection, secrets) {
                     text if text.is_empty() => output::print("{} # nothing is set; --all shows the defaults\n"),
                     text => output::print(&text),
                 },

@@ -1,6 +1,7 @@
 //! Prints the configuration in effect and the origin of each value.
 
 mod located;
+mod masking;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,6 +16,7 @@ use crate::schema::shape::{Kind, Shape};
 use crate::values::tree::Tree;
 
 pub use located::located;
+pub use masking::Secrets;
 
 /// Which keys are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +27,12 @@ pub enum Selection {
     Set,
 }
 
-/// Printed instead of a password or secret key.
-const HIDDEN: &str = "<hidden>";
-
 /// The configuration in effect as YAML. A comment after each value names its origin: file and line, environment
-/// variable, flag, or default. Passwords and secret keys are hidden.
+/// variable, flag, or default.
 #[must_use]
-pub fn show(loaded: &Loaded, selection: Selection) -> String {
+pub fn show(loaded: &Loaded, selection: Selection, secrets: Secrets) -> String {
     let schema = &loaded.schema;
-    let mut view = View { set: &loaded.set, selection, text: String::new() };
+    let mut view = View { set: &loaded.set, selection, secrets, text: String::new() };
     view.group(Shape::of(schema), &to_value(&loaded.config), &mut Vec::new());
     view.text
 }
@@ -41,6 +40,7 @@ pub fn show(loaded: &Loaded, selection: Selection) -> String {
 struct View<'a> {
     set: &'a Tree,
     selection: Selection,
+    secrets: Secrets,
     text: String,
 }
 
@@ -71,23 +71,26 @@ impl View<'_> {
             return;
         }
         match (shape.kind(), value) {
-            (Kind::Map(_), Value::Object(entries)) if !entries.is_empty() => {
+            (Kind::Map(values), Value::Object(entries)) if !entries.is_empty() => {
                 let _ = writeln!(self.text, "{indent}{name}: # {origin}");
                 let dash = if needs_list(entries.keys()) { "- " } else { "" };
                 for (name, value) in entries.iter().collect::<BTreeMap<_, _>>() {
-                    let origin = self.origin(&[path.as_slice(), &[name]].concat());
-                    let value = inline(&hidden(name, value));
+                    let path = [path.as_slice(), &[name]].concat();
+                    let origin = self.origin(&path);
+                    let value = inline(&self.secrets.mask(values, &path, value));
                     let _ = writeln!(self.text, "{indent}  {dash}{}: {value} # {origin}", key(name));
                 }
             }
             (Kind::List(_), Value::Array(items)) if !items.is_empty() => {
                 let _ = writeln!(self.text, "{indent}{name}: # {origin}");
-                for item in items {
+                let items = self.secrets.mask(shape, path, &Value::Array(items.clone()));
+                for item in items.as_array().into_iter().flatten() {
                     let _ = writeln!(self.text, "{indent}  - {}", inline(item));
                 }
             }
             _ => {
-                let _ = writeln!(self.text, "{indent}{name}: {} # {origin}", inline(&hidden(name, value)));
+                let value = inline(&self.secrets.mask(shape, path, value));
+                let _ = writeln!(self.text, "{indent}{name}: {value} # {origin}");
             }
         }
     }
@@ -104,15 +107,5 @@ impl View<'_> {
         }
         let tree = path.iter().try_fold(self.set, |tree, key| tree.get(key));
         tree.map_or(Origin::Default, first)
-    }
-}
-
-/// The value, or a placeholder if the key is that of a password or secret key.
-fn hidden(name: &str, value: &Value) -> Value {
-    let name = name.to_lowercase();
-    let secret = name == "password" || name == "secret_key" || name == "access_key" || name.ends_with("_password");
-    match value {
-        Value::String(text) if secret && !text.is_empty() => Value::String(HIDDEN.to_owned()),
-        other => other.clone(),
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{files, load, loaded};
-use crate::explain::Selection;
+use crate::explain::{Secrets, Selection};
 use crate::{Config, dump, example, markdown, schema, show};
 
 #[test]
@@ -63,7 +63,7 @@ fn values_are_shown_with_their_origin() {
     sources.flags.push(("plugins.k8s.default-cpus".into(), "2000m".into()));
     let loaded = loaded(&sources);
     assert_eq!(
-        show(&loaded, Selection::Set),
+        show(&loaded, Selection::Set, Secrets::Hidden),
         "\
 executor:
   cluster: east # a.yaml:2
@@ -72,21 +72,21 @@ plugins:
   k8s:
     default-cpus: \"2\" # flag --plugins.k8s.default-cpus
     default-env-vars: # a.yaml:5
-      - FOO: bar # a.yaml:6
+      - FOO: \"<hidden>\" # a.yaml:6
 storage:
   stow:
     config: # b.yaml:3
       secret_key: \"<hidden>\" # b.yaml:4
 "
     );
-    assert!(show(&loaded, Selection::All).contains("\n  leaderElect: false # default\n"));
+    assert!(show(&loaded, Selection::All, Secrets::Hidden).contains("\n  leaderElect: false # default\n"));
 }
 
 #[test]
 fn what_is_shown_can_be_loaded() {
     let text = "plugins: {k8s: {default-labels: [{Upper: c}], default-tolerations: [{key: a}]}, spark: {features: [{name: f}]}}";
     let loaded = loaded(&files(&[text]));
-    assert_eq!(load(&show(&loaded, Selection::All)), loaded.config);
+    assert_eq!(load(&show(&loaded, Selection::All, Secrets::Shown)), loaded.config);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::{Loaded, Loader, Selection, Sources, show};
+use super::super::{Loaded, Loader, Secrets, Selection, Sources, show};
 
 /// Ovens for batches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -114,9 +114,9 @@ fn variables_and_flags_set_keys_of_a_section() {
 
 #[test]
 fn a_section_is_shown_and_explained_like_any_other() {
-    let text = show(&loaded("plugins:\n  oven:\n    max-degrees: 180\n"), Selection::Set);
+    let text = show(&loaded("plugins:\n  oven:\n    max-degrees: 180\n"), Selection::Set, Secrets::Hidden);
     assert_eq!(text, "plugins:\n  oven:\n    max-degrees: 180 # config.yaml:3\n");
-    let all = show(&loaded("{}"), Selection::All);
+    let all = show(&loaded("{}"), Selection::All, Secrets::Hidden);
     assert!(all.contains("  oven:\n    max-degrees: 250 # default\n"), "{all}");
     let example = loader().example();
     assert!(example.contains("  # Ovens for batches.\n  oven:\n    # How hot it gets.\n    max-degrees: 250\n"));
