@@ -27,7 +27,7 @@ pub struct Report {
 }
 
 /// Keys that exist only in Aileron. [`dump`] leaves them out, so that its output can be compared with upstream's.
-const OUR_KEYS: &[&[&str]] = &[
+const AILERON_ONLY_KEYS: &[&[&str]] = &[
     &["executor", "missingKindTimeout"],
     &["plugins", "k8s", "delete-finished"],
     &["plugins", "k8s", "delete-finished-after"],
@@ -125,7 +125,7 @@ pub fn markdown() -> String {
 #[must_use]
 pub fn dump(config: &Config) -> Value {
     let mut value = to_value(config);
-    for path in OUR_KEYS {
+    for path in AILERON_ONLY_KEYS {
         if let Some((key, groups)) = path.split_last() {
             let group = groups.iter().try_fold(&mut value, |value, key| value.get_mut(*key));
             if let Some(Value::Object(group)) = group {
@@ -161,14 +161,14 @@ mod tests {
     use super::*;
     use crate::schema::shape::{Kind, Shape};
 
-    fn ours(shape: Shape<'_>, path: &[String], found: &mut Vec<String>) {
+    fn aileron_only_keys(shape: Shape<'_>, path: &[String], found: &mut Vec<String>) {
         for field in shape.fields() {
             let path = [path, &[field.name.to_owned()]].concat();
-            if field.ours {
+            if field.aileron_only {
                 found.push(path.join("."));
             }
             if matches!(field.shape.kind(), Kind::Struct(_)) {
-                ours(field.shape, &path, found);
+                aileron_only_keys(field.shape, &path, found);
             }
         }
     }
@@ -184,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_our_keys_is_what_the_schema_marks() {
+    fn the_list_of_keys_that_only_aileron_has_is_what_the_schema_marks() {
         let schema = keys(&[]);
         let mut found = Vec::new();
-        ours(Shape::of(&schema), &[], &mut found);
-        assert_eq!(found, OUR_KEYS.iter().map(|path| path.join(".")).collect::<Vec<_>>());
+        aileron_only_keys(Shape::of(&schema), &[], &mut found);
+        assert_eq!(found, AILERON_ONLY_KEYS.iter().map(|path| path.join(".")).collect::<Vec<_>>());
     }
 }

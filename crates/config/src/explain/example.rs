@@ -30,7 +30,7 @@ fn group(shape: Shape<'_>, value: &Value, depth: usize, text: &mut String) {
         for line in wrap(field.doc, WIDTH - 2 * depth) {
             let _ = writeln!(text, "{indent}# {line}");
         }
-        if field.ours {
+        if field.aileron_only {
             let _ = writeln!(text, "{indent}# (Aileron only)");
         }
         entry(field.name, field.shape, value.get(field.name).unwrap_or(&Value::Null), depth, text);

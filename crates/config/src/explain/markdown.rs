@@ -49,12 +49,12 @@ struct Page<'a> {
 /// For each type, by its name: the path of the section that describes it, and the defaults it has there.
 type Homes<'a> = BTreeMap<&'a str, (String, &'a Value)>;
 
-/// Whether a key holds one group, a map of groups or a list of groups.
+/// What a key holds. The order is the order of preference of [`homes`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Seat {
-    Alone,
-    InMap,
-    InList,
+enum Holds {
+    OneGroup,
+    MapOfGroups,
+    ListOfGroups,
 }
 
 impl<'a> Page<'a> {
@@ -91,18 +91,18 @@ impl<'a> Page<'a> {
         if group.is_some() && field.no_effect.reason().is_some() {
             return (type_text(field.shape), String::new());
         }
-        let Some((seat, group)) = group else { return (type_text(field.shape), shown(default)) };
+        let Some((holds, group)) = group else { return (type_text(field.shape), shown(default)) };
         let home = group.type_name().and_then(|name| self.homes.get(name));
         let (home, home_default) = home.map_or((path, &Value::Null), |(home, default)| (home.as_str(), *default));
         if home == path {
             here.push((path.to_owned(), field.doc, group, home_default));
         }
         let link = format!("(#{})", home.to_lowercase().replace('.', ""));
-        match seat {
-            Seat::Alone if home == path => (format!("[group]{link}"), String::new()),
-            Seat::Alone => (format!("same keys as [`{home}`]{link}"), difference(default, home_default)),
-            Seat::InMap => (format!("map of [groups]{link}"), shown(default)),
-            Seat::InList => (format!("list of [groups]{link}"), shown(default)),
+        match holds {
+            Holds::OneGroup if home == path => (format!("[group]{link}"), String::new()),
+            Holds::OneGroup => (format!("same keys as [`{home}`]{link}"), difference(default, home_default)),
+            Holds::MapOfGroups => (format!("map of [groups]{link}"), shown(default)),
+            Holds::ListOfGroups => (format!("list of [groups]{link}"), shown(default)),
         }
     }
 }
@@ -118,10 +118,10 @@ fn homes<'a>(root: Shape<'a>, defaults: &'a Value) -> Homes<'a> {
             .flat_map(|(path, shape, default)| {
                 let effective = shape.fields().filter(|field| field.no_effect.reason().is_none());
                 effective.filter_map(move |field| {
-                    let (seat, group) = group_of(field.shape)?;
+                    let (holds, group) = group_of(field.shape)?;
                     let path = if path.is_empty() { field.name.to_owned() } else { format!("{path}.{}", field.name) };
-                    let default = if seat == Seat::Alone { default_of(default, field.name) } else { &Value::Null };
-                    Some((seat, path, group, default))
+                    let default = if holds == Holds::OneGroup { default_of(default, field.name) } else { &Value::Null };
+                    Some((holds, path, group, default))
                 })
             })
             .collect();
@@ -148,7 +148,7 @@ fn meaning(field: Field<'_>) -> String {
         return without_effect(field.shape, reason);
     }
     let mut text = escape(field.doc);
-    if field.ours {
+    if field.aileron_only {
         text.push_str(" **Aileron only.**");
     }
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -171,12 +171,12 @@ fn without_effect(shape: Shape<'_>, reason: &str) -> String {
 
 /// The group that a key holds, alone or in a list or map. Kubernetes types are not groups: their own documentation
 /// describes them.
-fn group_of(shape: Shape<'_>) -> Option<(Seat, Shape<'_>)> {
-    let ours = |shape: Shape<'_>| shape.kubernetes_type().is_none() && matches!(shape.kind(), Kind::Struct(_));
+fn group_of(shape: Shape<'_>) -> Option<(Holds, Shape<'_>)> {
+    let is_group = |shape: Shape<'_>| shape.kubernetes_type().is_none() && matches!(shape.kind(), Kind::Struct(_));
     match shape.kind() {
-        Kind::Struct(_) if ours(shape) => Some((Seat::Alone, shape)),
-        Kind::Map(inner) if ours(inner) => Some((Seat::InMap, inner)),
-        Kind::List(inner) if ours(inner) => Some((Seat::InList, inner)),
+        Kind::Struct(_) if is_group(shape) => Some((Holds::OneGroup, shape)),
+        Kind::Map(inner) if is_group(inner) => Some((Holds::MapOfGroups, inner)),
+        Kind::List(inner) if is_group(inner) => Some((Holds::ListOfGroups, inner)),
         _ => None,
     }
 }

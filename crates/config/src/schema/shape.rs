@@ -21,7 +21,7 @@ pub(crate) struct Field<'a> {
     pub name: &'a str,
     pub doc: &'a str,
     /// The key exists only in Aileron, not upstream.
-    pub ours: bool,
+    pub aileron_only: bool,
     /// Whether the key, or keys below it, have no effect.
     pub no_effect: NoEffect<'a>,
     /// The default as the schema states it. Entries of lists and maps have no other default.
@@ -130,7 +130,7 @@ impl<'a> Shape<'a> {
         Field {
             name,
             doc: schema.get("description").and_then(Value::as_str).unwrap_or_default(),
-            ours: schema.get("x-aileron").is_some(),
+            aileron_only: schema.get("x-aileron").is_some(),
             no_effect: NoEffect::of(schema),
             default: schema.get("default"),
             shape: self.part(schema),

@@ -38,9 +38,11 @@ pub(crate) fn resolve<'a>(
             Target::Key(path, shape) => {
                 resolver.value_at(&path, shape, &value_node(shape, value)).map(|tree| tree.below(&path))
             }
-            Target::MapEntry(path, key, shape) => resolver
-                .value_at(&path, shape, &value_node(shape, value))
-                .map(|value| Tree::Map { entries: [(key, value)].into(), whole: false, origin }.below(&path)),
+            Target::MapEntry(path, key, shape) => {
+                resolver.value_at(&path, shape, &value_node(shape, value)).map(|value| {
+                    Tree::Map { entries: [(key, value)].into(), replaces_earlier: false, origin }.below(&path)
+                })
+            }
         };
         errors.append(&mut resolver.errors);
         warnings.append(&mut resolver.warnings);

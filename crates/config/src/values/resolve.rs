@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::scalar::{self, Fit, Misfit};
+use super::scalar::{self, Converted, WrongType};
 use super::tree::Tree;
 use crate::document::{Data, Entry, Node};
 use crate::error::{ConfigError, Origin, Problem, Warning};
@@ -61,14 +61,14 @@ impl<'a> Resolver<'a> {
             Kind::Struct(_) => self.group(shape, node, line, case),
             Kind::Map(values) => self.map(values, node, line, case),
             Kind::List(items) => self.list(items, node, line),
-            kind => match scalar::fit(&kind, node) {
-                Ok(Fit { value, remark }) => {
-                    if let Some(message) = remark {
+            kind => match scalar::convert(&kind, node) {
+                Ok(Converted { value, warning }) => {
+                    if let Some(message) = warning {
                         self.warn(line, message);
                     }
                     Some(Tree::Leaf(value, self.origin.at(line)))
                 }
-                Err(Misfit { expected }) => self.mismatch(line, expected, node),
+                Err(WrongType { expected }) => self.mismatch(line, expected, node),
             },
         }
     }
@@ -94,7 +94,7 @@ impl<'a> Resolver<'a> {
 
     fn map(&mut self, values: Shape<'a>, node: &Node, line: usize, case: Case) -> Option<Tree> {
         let mut entries = BTreeMap::new();
-        let whole = match &node.data {
+        let replaces_earlier = match &node.data {
             Data::Map(written) => {
                 if written.is_empty() && case == Case::Lower {
                     return None;
@@ -115,7 +115,7 @@ impl<'a> Resolver<'a> {
             }
             _ => return self.mismatch(line, "a map, or a list of maps with one entry each".into(), node),
         };
-        Some(Tree::Map { entries, whole, origin: self.origin.at(line) })
+        Some(Tree::Map { entries, replaces_earlier, origin: self.origin.at(line) })
     }
 
     fn map_entries(&mut self, values: Shape<'a>, written: &[Entry], case: Case, into: &mut BTreeMap<String, Tree>) {

@@ -10,70 +10,75 @@ use serde_json::{Number, Value};
 use crate::document::{Data, Node};
 use crate::schema::shape::Kind;
 
-/// The value does not have the type of its key.
+/// The error if a value does not have the type of its key.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Misfit {
+pub(crate) struct WrongType {
     /// Which values are allowed, in words.
     pub expected: String,
 }
 
-/// A converted value. `remark` is a warning for the user if the conversion may be unexpected.
+/// A value that was converted to the type of its key.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Fit {
+pub(crate) struct Converted {
     pub value: Value,
-    pub remark: Option<String>,
+    /// Set if the conversion may be unexpected for the user.
+    pub warning: Option<String>,
 }
 
 /// Converts a node to a value of this type. Groups, maps and lists are never accepted here.
-pub(crate) fn fit(kind: &Kind<'_>, node: &Node) -> Result<Fit, Misfit> {
-    let plain = |value: Value| Ok(Fit { value, remark: None });
+pub(crate) fn convert(kind: &Kind<'_>, node: &Node) -> Result<Converted, WrongType> {
+    let plain = |value: Value| Ok(Converted { value, warning: None });
     match kind {
         Kind::Text => text(node),
         Kind::Duration => duration(&node.data).map_or_else(
-            || misfit("a duration such as 30s, 5m or 1h30m"),
+            || wrong_type("a duration such as 30s, 5m or 1h30m"),
             |duration| plain(Value::String(duration.to_string())),
         ),
         Kind::Quantity => quantity(&node.data).map_or_else(
-            || misfit("a quantity such as 500m, 2 or 1Gi"),
+            || wrong_type("a quantity such as 500m, 2 or 1Gi"),
             |quantity| plain(Value::String(quantity.to_string())),
         ),
         Kind::Word(words) => {
             let written = scalar_text(&node.data).unwrap_or_default();
             words.iter().find(|word| word.eq_ignore_ascii_case(&written)).map_or_else(
-                || misfit(format!("one of {}", words.join(", "))),
+                || wrong_type(format!("one of {}", words.join(", "))),
                 |word| plain(Value::String((*word).to_owned())),
             )
         }
         Kind::Integer { bits } => integer(&node.data, *bits).map_or_else(
-            || misfit(if *bits == 32 { "a whole number of 32 bits" } else { "a whole number" }),
+            || wrong_type(if *bits == 32 { "a whole number of 32 bits" } else { "a whole number" }),
             |number| plain(Value::from(number)),
         ),
-        Kind::Number => number(&node.data).map_or_else(|| misfit("a number"), |number| plain(Value::Number(number))),
-        Kind::Bool => boolean(&node.data).map_or_else(|| misfit("true or false"), |value| plain(Value::Bool(value))),
+        Kind::Number => {
+            number(&node.data).map_or_else(|| wrong_type("a number"), |number| plain(Value::Number(number)))
+        }
+        Kind::Bool => {
+            boolean(&node.data).map_or_else(|| wrong_type("true or false"), |value| plain(Value::Bool(value)))
+        }
         Kind::IntOrText => match &node.data {
             Data::Number(number) if number.is_i64() => plain(Value::Number(number.clone())),
             Data::Text(text) => plain(Value::String(text.clone())),
-            _ => misfit("a whole number or a text"),
+            _ => wrong_type("a whole number or a text"),
         },
         Kind::Any => plain(any(node)),
-        Kind::Struct(_) | Kind::Map(_) | Kind::List(_) => misfit("a single value"),
+        Kind::Struct(_) | Kind::Map(_) | Kind::List(_) => wrong_type("a single value"),
     }
 }
 
-fn misfit(expected: impl Into<String>) -> Result<Fit, Misfit> {
-    Err(Misfit { expected: expected.into() })
+fn wrong_type(expected: impl Into<String>) -> Result<Converted, WrongType> {
+    Err(WrongType { expected: expected.into() })
 }
 
-fn text(node: &Node) -> Result<Fit, Misfit> {
+fn text(node: &Node) -> Result<Converted, WrongType> {
     match &node.data {
-        Data::Text(text) => Ok(Fit { value: Value::String(text.clone()), remark: None }),
-        Data::Number(number) => Ok(Fit { value: Value::String(number_text(number)), remark: None }),
+        Data::Text(text) => Ok(Converted { value: Value::String(text.clone()), warning: None }),
+        Data::Number(number) => Ok(Converted { value: Value::String(number_text(number)), warning: None }),
         // Upstream's decoder converts a boolean to the string "1" or "0", and existing files may depend on that.
-        Data::Bool(value) => Ok(Fit {
+        Data::Bool(value) => Ok(Converted {
             value: Value::String(String::from(if *value { "1" } else { "0" })),
-            remark: Some(format!("{value} becomes the text \"{}\"; write \"{value}\" to keep it", u8::from(*value))),
+            warning: Some(format!("{value} becomes the text \"{}\"; write \"{value}\" to keep it", u8::from(*value))),
         }),
-        Data::Null | Data::List(_) | Data::Map(_) => misfit("a text"),
+        Data::Null | Data::List(_) | Data::Map(_) => wrong_type("a text"),
     }
 }
 
@@ -173,7 +178,7 @@ mod tests {
     }
 
     fn value(kind: &Kind<'_>, data: Data) -> Option<Value> {
-        fit(kind, &node(data)).ok().map(|fit| fit.value)
+        convert(kind, &node(data)).ok().map(|converted| converted.value)
     }
 
     #[test]
@@ -204,16 +209,16 @@ mod tests {
     }
 
     #[test]
-    fn a_boolean_for_a_text_key_gives_a_remark() {
-        let fit = fit(&Kind::Text, &node(Data::Bool(false))).unwrap();
-        assert_eq!(fit.value, json!("0"));
-        assert!(fit.remark.unwrap().contains("write \"false\""));
+    fn a_boolean_for_a_text_key_gives_a_warning() {
+        let converted = convert(&Kind::Text, &node(Data::Bool(false))).unwrap();
+        assert_eq!(converted.value, json!("0"));
+        assert!(converted.warning.unwrap().contains("write \"false\""));
     }
 
     #[test]
     fn the_letter_case_of_enumerated_words_does_not_matter() {
         let kind = Kind::Word(vec!["Pod", "TaskExecution"]);
         assert_eq!(value(&kind, Data::Text("taskexecution".into())), Some(json!("TaskExecution")));
-        assert_eq!(fit(&kind, &node(Data::Text("x".into()))).unwrap_err().expected, "one of Pod, TaskExecution");
+        assert_eq!(convert(&kind, &node(Data::Text("x".into()))).unwrap_err().expected, "one of Pod, TaskExecution");
     }
 }

@@ -11,9 +11,14 @@ use crate::error::Origin;
 pub(crate) enum Tree {
     /// A group of known keys.
     Struct(BTreeMap<String, Self>),
-    /// A map whose keys the user chooses. `whole` is true if it was written as a list of maps: then it replaces the map
-    /// of an earlier source instead of being merged with it.
-    Map { entries: BTreeMap<String, Self>, whole: bool, origin: Origin },
+    /// A map whose keys the user chooses.
+    Map {
+        entries: BTreeMap<String, Self>,
+        /// True if the map was written as a list of maps. Such a map replaces the map of an earlier source. A map that
+        /// was written as a map is merged with it.
+        replaces_earlier: bool,
+        origin: Origin,
+    },
     /// A list.
     List(Vec<Self>, Origin),
     /// A single value.
@@ -36,7 +41,7 @@ impl Tree {
     pub fn merge(&mut self, later: Self) {
         match (self, later) {
             (Self::Struct(mine), Self::Struct(theirs))
-            | (Self::Map { entries: mine, .. }, Self::Map { entries: theirs, whole: false, .. }) => {
+            | (Self::Map { entries: mine, .. }, Self::Map { entries: theirs, replaces_earlier: false, .. }) => {
                 for (key, tree) in theirs {
                     match mine.get_mut(&key) {
                         Some(existing) => existing.merge(tree),
