@@ -40,7 +40,7 @@ use crate::reconcile::Reconciler;
 use crate::registry::{Backends, LocalSecrets, Registry, RegistryError};
 use crate::services::cache::{CacheServiceClient, CatalogClient};
 use crate::services::connect::{ConnectClient, ConnectOptions, ConnectSetupError};
-use crate::services::events::{BatcherOptions, EventBatcher, EventsClient};
+use crate::services::events::{BatcherOptions, EventBatcher, EventTransport, EventsClient};
 use crate::status_writer::StatusWriter;
 use crate::storage::{BlobStore, ObjectStores, StorageError};
 use crate::watch::tokens::{self, KubeTokens};
@@ -63,6 +63,31 @@ pub struct RunOptions {
     pub identity: String,
     /// Is told when caches are complete.
     pub readiness: Readiness,
+}
+
+/// What the executor works with besides the cluster. A simulation gives its own.
+pub struct Services {
+    /// Inputs, outputs and error documents of tasks.
+    pub store: Arc<dyn BlobStore>,
+    /// The events service.
+    pub events: Arc<dyn EventTransport>,
+    /// The cache service.
+    pub task_cache: Arc<dyn CatalogClient>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Services {
+    /// The services that the configuration names.
+    ///
+    /// # Errors
+    /// The storage section or a service address cannot be used.
+    pub fn configured(config: &Config) -> Result<Self, RunError> {
+        let store: Arc<dyn BlobStore> = Arc::new(ObjectStores::new(storage_settings(&config.storage)?)?);
+        let events = connect("executor.EventsServiceURL", &config.executor.events_service_url)?;
+        let task_cache = task_cache(config, &store)?;
+        Ok(Self { store, events: Arc::new(EventsClient::new(events)), task_cache, clock: Arc::new(SystemClock) })
+    }
 }
 
 /// The executor could not start, or had to stop.
@@ -98,18 +123,25 @@ pub enum RunError {
     Lease(#[from] LeaseError),
 }
 
-/// Runs until cancelled. Then rounds in flight end and held statuses are written before it returns.
+/// Runs with the configured services until cancelled. See [`run_with`].
+///
+/// # Errors
+/// The executor could not start, or had to stop.
 pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), RunError> {
-    let RunOptions { config, plugins, client, namespace, identity, readiness } = options;
+    let services = Services::configured(&options.config)?;
+    run_with(options, services, cancel).await
+}
 
-    // Services and storage.
-    let store: Arc<dyn BlobStore> = Arc::new(ObjectStores::new(storage_settings(&config.storage)?)?);
-    let events = connect("executor.EventsServiceURL", &config.executor.events_service_url)?;
-    let events = Arc::new(EventBatcher::start(Arc::new(EventsClient::new(events)), BatcherOptions::default()));
-    let task_cache = task_cache(&config, &store)?;
+/// Runs until cancelled. Then rounds in flight end and held statuses are written before it returns.
+///
+/// # Errors
+/// The executor could not start, or had to stop.
+pub async fn run_with(options: RunOptions, services: Services, cancel: CancellationToken) -> Result<(), RunError> {
+    let RunOptions { config, plugins, client, namespace, identity, readiness } = options;
+    let Services { store, events, task_cache, clock } = services;
+    let events = Arc::new(EventBatcher::start(events, BatcherOptions::default()));
 
     // What is known and what is written.
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let caches = Caches::new(&namespace);
     let queue = Arc::new(Queue::default());
     let writer = Writer::new(client.clone());

@@ -44,6 +44,8 @@ pub struct Settings {
     pub termination: Duration,
     /// Whether graceful deletions are finished at all; a node that is cut off never does.
     pub finish_deletions: bool,
+    /// The clock of the node.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 /// One pod that was started.
@@ -83,6 +85,7 @@ impl Default for Settings {
             store: Store::Discard,
             termination: Duration::ZERO,
             finish_deletions: true,
+            now: Arc::new(Timestamp::now),
         }
     }
 }

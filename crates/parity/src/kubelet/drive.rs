@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
@@ -62,18 +61,18 @@ impl Node<'_> {
             return Ok(());
         }
         if let End::Unschedulable(message) = &script.end {
-            return self.patch(pod, &status::unschedulable(message, Timestamp::now())).await;
+            return self.patch(pod, &status::unschedulable(message, (self.settings.now)())).await;
         }
         if pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).is_none() {
             self.bind(pod).await?;
             self.record_events(pod, &script.events).await?;
         }
         if let End::Waiting { reason, message } = &script.end {
-            return self.patch(pod, &status::waiting(pod, reason, message, Timestamp::now())).await;
+            return self.patch(pod, &status::waiting(pod, reason, message, (self.settings.now)())).await;
         }
         if phase(pod) != "Running" {
             sleep(script.start_after).await;
-            let now = Timestamp::now();
+            let now = (self.settings.now)();
             self.patch(pod, &status::running(pod, now)).await?;
             self.journal.run(pod, now);
         }
@@ -86,7 +85,7 @@ impl Node<'_> {
         }
         // Before the status: whoever sees the pod's end may read the document at once.
         self.settings.store.write(pod, &script.document)?;
-        match status::end(pod, &script.end, &script.leave_running, Timestamp::now()) {
+        match status::end(pod, &script.end, &script.leave_running, (self.settings.now)()) {
             Some(patch) => self.patch(pod, &patch).await,
             None => Ok(()),
         }
@@ -101,7 +100,7 @@ impl Node<'_> {
         sleep(self.settings.termination).await;
         if phase(pod) == "Running" {
             // 143 = 128 + SIGTERM.
-            self.patch(pod, &status::exit(pod, 143, "Error", "", &[], Timestamp::now())).await?;
+            self.patch(pod, &status::exit(pod, 143, "Error", "", &[], (self.settings.now)())).await?;
         }
         self.delete(pod).await
     }
@@ -145,7 +144,7 @@ impl Node<'_> {
         let namespace = pod.namespace().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         for (reason, message) in events {
-            let now = Some(Time(Timestamp::now()));
+            let now = Some(Time((self.settings.now)()));
             let mut event = Event {
                 involved_object: ObjectReference {
                     api_version: Some("v1".to_owned()),
