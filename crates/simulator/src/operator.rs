@@ -12,16 +12,17 @@ use aileron_machinery::{
 use aileron_parity::kubelet::Document;
 use async_trait::async_trait;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use futures::StreamExt;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::determinism::Random;
 
 const GROUP: &str = "simulation.aileron.test";
-/// How often the operator looks for objects; it does not need to be quick.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The plugin of task type `simjob`.
 pub struct SimJobs;
@@ -82,15 +83,13 @@ pub fn resource() -> ApiResource {
 /// Runs the jobs. The annotation of the attempts decides how each one ends.
 pub async fn run(client: kube::Client, store: Arc<MemoryStore>, random: Random) {
     let jobs: Api<DynamicObject> = Api::all_with(client.clone(), &resource());
+    let mut events = std::pin::pin!(watcher::watcher(jobs, watcher::Config::default()).default_backoff());
     let mut seen = HashSet::new();
-    loop {
-        sleep(LOOK_EVERY).await;
-        let Ok(list) = jobs.list(&ListParams::default()).await else { continue };
-        for job in list.items {
-            let uid = job.metadata.uid.clone().unwrap_or_default();
-            if seen.insert(uid) {
-                tokio::spawn(live(client.clone(), job, Arc::clone(&store), random.millis(10, 8_000)));
-            }
+    while let Some(event) = events.next().await {
+        let Ok(Event::Apply(job) | Event::InitApply(job)) = event else { continue };
+        let uid = job.metadata.uid.clone().unwrap_or_default();
+        if seen.insert(uid) {
+            tokio::spawn(live(client.clone(), job, Arc::clone(&store), random.millis(10, 8_000)));
         }
     }
 }
