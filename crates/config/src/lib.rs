@@ -46,6 +46,7 @@ pub use error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
 pub use explain::{Report, Selection, check, dump, example, markdown, schema, show};
 pub use load::{Loaded, Loader};
 pub use schema::suggest::nearest;
+pub use sources::environment::environment_variables;
 pub use sources::flags::parse_arguments;
 pub use sources::{SourceFile, Sources, files};
 

@@ -66,7 +66,7 @@ pub struct SandboxOptions {
 impl ExecutorConfig {
     /// The files and keys of a command line, and the environment of this process.
     pub(crate) fn new(arguments: &ConfigArguments, overrides: Vec<(String, String)>) -> Self {
-        Self { files: arguments.files.clone(), overrides, environment: configuration::environment() }
+        Self { files: arguments.files.clone(), overrides, environment: aileron_config::environment_variables() }
     }
 }
 

@@ -64,7 +64,7 @@ impl EventSink for Nowhere {
 fn controller(memory: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let writer = Writer::new(kube::Client::try_from(nowhere).unwrap());
-    let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer, Caches::new("flyte")));
+    let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer, Caches::new("flyte"), Arc::new(SystemClock)));
     let store: Arc<dyn BlobStore> = Arc::new(MemoryStore::new());
     let rules = RegistryRules::default();
     let manager = ManagerBackends {
@@ -205,7 +205,7 @@ fn the_next_round_is_at_the_earliest_time_that_something_is_due() {
     let next = |wake, held| next_round(wake, held, false, now, instant);
     assert!(matches!(next(Wake::Never, Some(later(1))), Next::Idle));
     assert!(matches!(next(Wake::Now, None), Next::Again));
-    assert!(matches!(next(Wake::OnChange, None), Next::Safety(time) if time == instant + SAFETY));
+    assert!(matches!(next(Wake::OnChange, None), Next::Safety(time) if time == instant + SAFETY_INTERVAL));
     assert!(matches!(next(Wake::OnChange, Some(later(2))), Next::At(time) if time == later(2)));
     assert!(matches!(next(Wake::Retry(SignedDuration::from_secs(5)), None), Next::At(time) if time == later(5)));
     assert!(matches!(next(at(5), Some(later(2))), Next::At(time) if time == later(2)));

@@ -39,12 +39,12 @@ impl PluginManager {
         unless_missing(result)
     }
 
-    /// Releases the attempt's object: removes our finalizer, and deletes the object if so configured.
+    /// Releases the attempt's object: removes the executor's finalizer, and deletes the object if so configured.
     ///
     /// # Differs from upstream
     ///
-    /// Only our own finalizer is removed, by patch, and only from the attempt's own object; upstream empties the whole
-    /// list with an update, of whatever has the name.
+    /// Only the executor's own finalizer is removed, by patch, and only from the attempt's own object; upstream empties the
+    /// whole list with an update, of any object with that name.
     pub(super) async fn release(&self, task: &TaskContext, started: bool) -> Result<(), PluginError> {
         let properties = self.plugin.properties();
         let ownership = Ownership::of(task, &properties, started);

@@ -1,4 +1,4 @@
-//! The version of a phase, which the manager assigns: plugins do not care about versions.
+//! The version of a phase. The manager assigns it, not the plugin.
 
 use aileron_machinery::{ObservedPhase, PhaseInfo};
 

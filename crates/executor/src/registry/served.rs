@@ -1,4 +1,4 @@
-//! Which kinds a cluster serves.
+//! Asks a cluster which kinds it serves.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub async fn served_kinds(client: &Client, kinds: &[ResourceKind]) -> ServedKind
     futures::future::join_all(asked).await.into_iter().flatten().collect()
 }
 
-/// The plural names and kinds of a group and version; none when the cluster does not know it.
+/// The plural names and kinds of a group and version; none if the cluster does not serve it.
 async fn resources(client: &Client, group: &str, version: &str) -> Result<Vec<(String, String)>, String> {
     let answer = if group.is_empty() {
         client.list_core_api_resources(version).await
@@ -80,7 +80,7 @@ mod tests {
         assert!(matches!(&found[&broken], Served::Unknown(_)), "{found:?}");
     }
     #[test]
-    fn only_what_is_known_to_be_absent_is_missing() {
+    fn only_a_kind_that_is_known_not_to_be_served_is_missing() {
         let spark = kind("sparkoperator.k8s.io", "v1beta2", "SparkApplication", "sparkapplications");
         assert_eq!(missing(&ServedKinds::new(), &spark), None);
         for served in [Served::Yes, Served::Unknown("down".into())] {

@@ -8,6 +8,7 @@ mod services;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use aileron_action::TaskAction;
 use aileron_executor::manager::ManagerBackends;
@@ -88,6 +89,8 @@ struct State {
 pub struct World {
     /// Blobs.
     pub store: std::sync::Arc<MemoryStore>,
+    /// The first time of the scenario, as time of day and as monotonic time. Both clocks of the world advance together.
+    start: (Timestamp, Instant),
     state: Mutex<State>,
 }
 
@@ -107,7 +110,7 @@ impl World {
             catalog: CatalogAnswers::default(),
             catalog_calls: Vec::new(),
         };
-        Self { store: std::sync::Arc::default(), state: Mutex::new(state) }
+        Self { store: std::sync::Arc::default(), start: (now, Instant::now()), state: Mutex::new(state) }
     }
 
     /// What a plugin manager works with in this world.
@@ -214,6 +217,11 @@ impl World {
 impl Clock for World {
     fn now(&self) -> Timestamp {
         self.state().now
+    }
+
+    fn instant(&self) -> Instant {
+        let (date, instant) = self.start;
+        instant + Duration::try_from(self.now().duration_since(date)).unwrap_or_default()
     }
 }
 

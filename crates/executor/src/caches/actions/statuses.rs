@@ -1,4 +1,4 @@
-//! The held statuses, kept beside the actions: both change under the same lock.
+//! The held statuses. They are stored with the actions, because both change under the same lock.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,8 +7,9 @@ use aileron_action::TaskActionStatus;
 use aileron_machinery::ActionKey;
 use kube::api::ObjectMeta;
 
-use super::{ActionStore, Entry, Known, live, version};
+use super::{ActionStore, Entry, Known, live};
 use crate::caches::held_status::{Held, StatusStore, Unwritten};
+use crate::caches::version;
 
 impl StatusStore for ActionStore {
     fn hold_status(&self, key: &ActionKey, status: &TaskActionStatus, now: Instant, due: Instant) {
@@ -48,7 +49,7 @@ impl StatusStore for ActionStore {
         }
     }
 
-    /// Whatever was held is superseded: the statuses of one action are decided one after the other.
+    /// A held status is older than the written one, because the statuses of one action are decided one after the other.
     fn wrote_status(&self, key: &ActionKey, status: &TaskActionStatus, metadata: &ObjectMeta) {
         let mut inner = self.lock();
         if let Some(entry) = inner.entries.get_mut(key) {
@@ -62,7 +63,7 @@ impl StatusStore for ActionStore {
             action.object.metadata.resource_version = metadata.resource_version.clone();
             action.object.status = Some(status.clone());
         } else if let Some(held) = held.take() {
-            // The watch was faster than the answer: the object that it showed contains this write, and maybe more.
+            // The watch showed this write, and perhaps later ones, before the answer of the API server arrived.
             action.object.status = Some(held.written);
         }
     }
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_status_survives_news_about_the_object() {
+    fn a_held_status_survives_a_change_of_the_object() {
         let memory = ActionStore::default();
         memory.observe(object("5", "old"));
         let wanted = TaskActionStatus { plugin_phase: "wanted".into(), ..Default::default() };
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_supersedes_what_was_held_whoever_is_faster() {
+    fn a_write_replaces_the_held_status_whether_the_watch_or_the_answer_comes_first() {
         let status = |phase: &str| TaskActionStatus { plugin_phase: phase.into(), ..Default::default() };
         for watch_is_faster in [false, true] {
             let memory = ActionStore::default();
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_write_is_no_news_though_the_watch_is_faster_than_the_answer() {
+    fn the_own_write_is_not_a_change_even_if_the_watch_shows_it_before_the_answer() {
         let memory = ActionStore::default();
         memory.observe(object("1", "queued"));
         let status = object("2", "running").status.unwrap();
@@ -142,12 +143,12 @@ mod tests {
         assert!(!memory.observe(object("2", "running")));
         memory.wrote_status(&key(), &status, &object("2", "running").metadata);
         assert_eq!(phase(&memory), "running");
-        // The same words of somebody else, later, are news.
+        // The same status, written later by another client, is a change.
         assert!(memory.observe(object("3", "running")));
     }
 
     #[test]
-    fn what_comes_with_our_own_write_is_news() {
+    fn a_change_by_another_client_together_with_the_own_write_is_reported() {
         let memory = ActionStore::default();
         memory.observe(object("1", "queued"));
         memory.announce_status(&key(), &object("2", "running").status.unwrap());
@@ -160,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_just_before_us_is_not_missed() {
+    fn a_write_of_another_client_just_before_the_own_write_is_not_missed() {
         let memory = ActionStore::default();
         memory.observe(object("5", "old"));
         let written = TaskActionStatus { plugin_phase: "new".into(), ..Default::default() };
         memory.wrote_status(&key(), &written, &object("7", "").metadata);
-        // Deleted and signalled at version 6, our write on top of it.
+        // Deleted and signalled at version 6, then the executor's own write.
         let mut echo = object("7", "new");
         echo.metadata.deletion_timestamp = Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
         echo.status.as_mut().unwrap().signalled_by = "ada".into();
@@ -173,6 +174,6 @@ mod tests {
         let action = memory.get(&key()).unwrap();
         assert!(action.object.metadata.deletion_timestamp.is_some());
         assert_eq!(action.status().signalled_by, "ada");
-        assert!(!memory.observe(echo), "and it is news only once");
+        assert!(!memory.observe(echo), "the change is reported once");
     }
 }

@@ -24,12 +24,12 @@ pub(super) enum StopRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct StopPlan {
     pub(super) target: ObjectRef,
-    /// The target is the attempt's own object, so it must bear the marks of the attempt.
+    /// The target is the attempt's own object, so its ownership is checked.
     pub(super) is_own: bool,
     pub(super) request: StopRequest,
 }
 
-/// Follows the wish of the plugin.
+/// The plan for the abort behaviour of the plugin.
 pub(super) fn plan_stop(own: &ObjectRef, behavior: AbortBehavior) -> StopPlan {
     let (target, request) = match behavior {
         AbortBehavior::Delete { target } => (target, StopRequest::Delete),
