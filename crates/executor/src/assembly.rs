@@ -151,7 +151,7 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
     let objects: Arc<dyn Objects> = Arc::clone(&kube_objects) as _;
 
     // Admission and plugins.
-    let waker = || QueueWaker { memory: Arc::clone(&caches.actions), queue: Arc::clone(&queue) };
+    let waker = || QueueWaker { action_store: Arc::clone(&caches.actions), queue: Arc::clone(&queue) };
     let gate = Arc::new(Gate::new(settings::gate_settings(&config), Box::new(waker()), Arc::clone(&clock)));
     let pools = Arc::new(Pools::new(settings::token_pools(&config)));
     let tokens = (!pools.is_empty()).then(|| TokenBroker {
@@ -206,7 +206,7 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
     });
     let controller = Arc::new(Controller {
         reconciler,
-        memory: Arc::clone(&caches.actions),
+        action_store: Arc::clone(&caches.actions),
         queue,
         statuses,
         max_rounds: usize::try_from(config.executor.max_concurrent_reconciles).unwrap_or(1),
@@ -219,7 +219,7 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
             objects,
             pods: Arc::clone(&caches.pods),
             others: Arc::clone(&caches.objects),
-            memory: caches.actions,
+            action_store: caches.actions,
             plugins: enabled,
             policy: Policy::of(&config.plugins.k8s),
             clock: Arc::clone(&clock),

@@ -50,7 +50,7 @@ pub struct Controller {
     /// Reconciles one action.
     pub reconciler: Arc<Reconciler>,
     /// The actions as this process last saw or wrote them.
-    pub memory: Arc<ActionStore>,
+    pub action_store: Arc<ActionStore>,
     /// The actions that need a round.
     pub queue: Arc<Queue>,
     /// Writes statuses, some of them a little later.
@@ -105,7 +105,7 @@ impl Controller {
         let mut before = None;
         let mut next = Next::Again;
         for _ in 0..MAX_CONSECUTIVE_ROUNDS {
-            let Some(action) = self.memory.get(key) else {
+            let Some(action) = self.action_store.get(key) else {
                 next = Next::Idle;
                 break;
             };
@@ -121,7 +121,7 @@ impl Controller {
             match wake {
                 Ok(Wake::Now) => continue,
                 Ok(wake) => {
-                    if safety && found_something(before, self.memory.get(key).as_deref()) {
+                    if safety && found_something(before, self.action_store.get(key).as_deref()) {
                         metrics::counter!("aileron_safety_finds_total").increment(1);
                         tracing::warn!(parent: &span, "no watch reported a change of this action; a safety round found it");
                     }
@@ -141,7 +141,7 @@ impl Controller {
     /// When the next round is due after a round without an error.
     async fn after(&self, key: &ActionKey, wake: Wake) -> Next {
         self.queue.succeeded(key);
-        let Some(action) = self.memory.get(key).filter(|_| wake != Wake::Never) else { return Next::Idle };
+        let Some(action) = self.action_store.get(key).filter(|_| wake != Wake::Never) else { return Next::Idle };
         let clock = &self.reconciler.clock;
         let (now, instant) = (clock.now(), clock.instant());
         let held = match self.statuses.flush_if_due(key, || self.queue.is_dirty(key)).await {

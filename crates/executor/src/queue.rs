@@ -216,7 +216,7 @@ impl Inner {
 /// Wakes actions through the queue.
 pub struct QueueWaker {
     /// Knows when an action was created.
-    pub memory: Arc<ActionStore>,
+    pub action_store: Arc<ActionStore>,
     /// The actions that need a round.
     pub queue: Arc<Queue>,
 }
@@ -227,7 +227,7 @@ impl ActionWaker for QueueWaker {
     }
 
     fn created_at(&self, key: &ActionKey) -> Option<Timestamp> {
-        self.memory.get(key)?.object.metadata.creation_timestamp.as_ref().map(|time| time.0)
+        self.action_store.get(key)?.object.metadata.creation_timestamp.as_ref().map(|time| time.0)
     }
 }
 

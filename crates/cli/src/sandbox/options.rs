@@ -8,7 +8,6 @@ use aileron_sandbox::NodeOptions;
 use anyhow::Context;
 
 use crate::arguments::{ConfigArguments, DEFAULT_NAME, NodeArguments};
-use crate::configuration;
 use crate::failure::Failure;
 
 /// Where a sandbox keeps its objects and files.

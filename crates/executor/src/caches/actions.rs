@@ -302,27 +302,27 @@ mod tests {
         ActionKey::new("ns", "a")
     }
 
-    pub(super) fn phase(memory: &ActionStore) -> String {
-        memory.get(&key()).unwrap().status().plugin_phase
+    pub(super) fn phase(store: &ActionStore) -> String {
+        store.get(&key()).unwrap().status().plugin_phase
     }
 
     #[test]
     fn an_older_object_never_hides_our_own_write() {
-        let memory = ActionStore::default();
-        assert!(memory.observe(object("5", "old")));
+        let store = ActionStore::default();
+        assert!(store.observe(object("5", "old")));
         let written = TaskActionStatus { plugin_phase: "new".into(), ..Default::default() };
-        memory.wrote_status(&key(), &written, &object("9", "").metadata);
-        assert!(!memory.observe(object("7", "stale")));
-        assert!(!memory.observe(object("9", "new")), "the executor's own write is not a change");
-        assert_eq!(phase(&memory), "new");
-        assert!(memory.observe(object("10", "newer")));
-        assert_eq!(phase(&memory), "newer");
+        store.wrote_status(&key(), &written, &object("9", "").metadata);
+        assert!(!store.observe(object("7", "stale")));
+        assert!(!store.observe(object("9", "new")), "the executor's own write is not a change");
+        assert_eq!(phase(&store), "new");
+        assert!(store.observe(object("10", "newer")));
+        assert_eq!(phase(&store), "newer");
     }
 
     #[test]
     fn an_ended_action_comes_back_for_its_last_round_and_stays_until_it_is_gone() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
         let mut labelled = object("9", "old");
         labelled.metadata.labels = Some(
             [(labels::TERMINATION_STATUS, labels::TERMINATED), (labels::COMPLETED_TIME, "t")]
@@ -331,25 +331,25 @@ mod tests {
         );
         labelled.metadata.deletion_timestamp =
             Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
-        memory.ended(&key(), &labelled.metadata);
-        assert!(memory.observe(labelled), "deleted just before it was labelled");
-        memory.left(&key());
-        memory.retain(&HashSet::new());
-        assert!(memory.get(&key()).is_some());
-        memory.remove(&key());
-        assert!(memory.get(&key()).is_none());
+        store.ended(&key(), &labelled.metadata);
+        assert!(store.observe(labelled), "deleted just before it was labelled");
+        store.left(&key());
+        store.retain(&HashSet::new());
+        assert!(store.get(&key()).is_some());
+        store.remove(&key());
+        assert!(store.get(&key()).is_none());
     }
 
     #[test]
     fn an_ended_action_does_not_come_back_with_older_news() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
-        memory.ended(&key(), &object("9", "").metadata);
-        assert!(memory.get(&key()).is_none());
-        assert!(!memory.observe(object("8", "late")));
-        assert!(memory.get(&key()).is_none());
-        memory.remove(&key());
-        assert!(memory.lock().entries.is_empty());
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
+        store.ended(&key(), &object("9", "").metadata);
+        assert!(store.get(&key()).is_none());
+        assert!(!store.observe(object("8", "late")));
+        assert!(store.get(&key()).is_none());
+        store.remove(&key());
+        assert!(store.lock().entries.is_empty());
     }
 
     #[test]
@@ -361,43 +361,43 @@ mod tests {
             object.spec.action_name = action.into();
             object
         };
-        let found = |memory: &ActionStore, run: &str, action: &str| {
-            let keys = memory.labelled("ns", run, action);
+        let found = |store: &ActionStore, run: &str, action: &str| {
+            let keys = store.labelled("ns", run, action);
             keys.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>()
         };
-        let memory = ActionStore::default();
-        memory.observe(named("r-a0", "r", "r"));
+        let store = ActionStore::default();
+        store.observe(named("r-a0", "r", "r"));
         let long = "x".repeat(70);
-        memory.observe(named("long-a", &long, "a b"));
-        memory.observe(named("long-b", &long, "a/b"));
-        assert_eq!(found(&memory, "r", "r"), ["r-a0"], "the root action is not named after its labels");
-        assert_eq!(found(&memory, &"x".repeat(63), "a-b"), ["long-a", "long-b"], "cut and replaced, and so alike");
-        assert_eq!(found(&memory, "r", "a0"), Vec::<String>::new());
-        assert!(memory.labelled("other", "r", "r").is_empty());
+        store.observe(named("long-a", &long, "a b"));
+        store.observe(named("long-b", &long, "a/b"));
+        assert_eq!(found(&store, "r", "r"), ["r-a0"], "the root action is not named after its labels");
+        assert_eq!(found(&store, &"x".repeat(63), "a-b"), ["long-a", "long-b"], "cut and replaced, and so alike");
+        assert_eq!(found(&store, "r", "a0"), Vec::<String>::new());
+        assert!(store.labelled("other", "r", "r").is_empty());
 
         // A later action of the same name has labels of its own.
         let mut later = named("r-a0", "s", "s");
         later.metadata.uid = Some("v".into());
         later.metadata.resource_version = Some("6".into());
-        memory.observe(later);
-        assert_eq!((found(&memory, "r", "r"), found(&memory, "s", "s")), (vec![], vec!["r-a0".to_owned()]));
+        store.observe(later);
+        assert_eq!((found(&store, "r", "r"), found(&store, "s", "s")), (vec![], vec!["r-a0".to_owned()]));
 
-        memory.left(&ActionKey::new("ns", "r-a0"));
-        memory.remove(&ActionKey::new("ns", "long-a"));
-        assert_eq!(found(&memory, &"x".repeat(63), "a-b"), ["long-b"]);
-        memory.retain(&HashSet::new());
-        assert!(memory.lock().labelled.is_empty());
+        store.left(&ActionKey::new("ns", "r-a0"));
+        store.remove(&ActionKey::new("ns", "long-a"));
+        assert_eq!(found(&store, &"x".repeat(63), "a-b"), ["long-b"]);
+        store.retain(&HashSet::new());
+        assert!(store.lock().labelled.is_empty());
     }
 
     fn names(metadata: Value) -> Vec<String> {
         let metadata = serde_json::from_value(metadata).unwrap();
-        let memory = ActionStore::default();
+        let store = ActionStore::default();
         let mut root = TaskAction::new("r2-a0", TaskActionSpec::default());
         root.metadata.namespace = Some("ns".into());
         root.spec.run_name = "r2".into();
         root.spec.action_name = "r2".into();
-        memory.observe(root);
-        memory.actions_of(&metadata).into_iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
+        store.observe(root);
+        store.actions_of(&metadata).into_iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
     }
 
     #[test]

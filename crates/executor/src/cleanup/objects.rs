@@ -115,7 +115,7 @@ pub struct ObjectCleanup {
     /// The other objects in the cluster.
     pub others: Arc<ObjectCache>,
     /// The actions that have not ended.
-    pub memory: Arc<ActionStore>,
+    pub action_store: Arc<ActionStore>,
     /// The plugins whose objects may be deleted.
     pub plugins: Vec<Arc<dyn ObjectPlugin>>,
     /// Which objects are deleted, and when.
@@ -200,7 +200,7 @@ impl ObjectCleanup {
             let metadata = object.metadata();
             let action = owner(metadata).filter(|_| metadata.deletion_timestamp.is_none())?;
             let plugin = self.plugins.iter().find(|plugin| plugin.kind() == kind)?.as_ref();
-            let stays = plugin.properties().disable_delete_on_finalize || self.memory.get(&action).is_some();
+            let stays = plugin.properties().disable_delete_on_finalize || self.action_store.get(&action).is_some();
             (!stays).then_some(LeftBehind { plugin, object, action, runs })
         });
         candidates.collect()

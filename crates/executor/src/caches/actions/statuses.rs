@@ -85,35 +85,35 @@ mod tests {
 
     #[test]
     fn a_held_status_is_listed_until_it_is_written() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
-        assert!(memory.held_keys().is_empty());
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
+        assert!(store.held_keys().is_empty());
         let wanted = TaskActionStatus { plugin_phase: "wanted".into(), ..Default::default() };
-        memory.hold_status(&key(), &wanted, Instant::now(), Instant::now());
-        assert_eq!(memory.held_keys(), [key()]);
+        store.hold_status(&key(), &wanted, Instant::now(), Instant::now());
+        assert_eq!(store.held_keys(), [key()]);
         assert_eq!(
-            (phase(&memory).as_str(), memory.written_status(&key()).unwrap().plugin_phase.as_str()),
+            (phase(&store).as_str(), store.written_status(&key()).unwrap().plugin_phase.as_str()),
             ("wanted", "old")
         );
-        memory.has_status(&key(), &wanted);
-        assert!(memory.held_keys().is_empty());
-        assert_eq!(phase(&memory), "wanted");
+        store.has_status(&key(), &wanted);
+        assert!(store.held_keys().is_empty());
+        assert_eq!(phase(&store), "wanted");
     }
 
     #[test]
     fn a_held_status_survives_a_change_of_the_object() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
         let wanted = TaskActionStatus { plugin_phase: "wanted".into(), ..Default::default() };
-        memory.hold_status(&key(), &wanted, Instant::now(), Instant::now());
+        store.hold_status(&key(), &wanted, Instant::now(), Instant::now());
         let mut changed = object("6", "old");
         changed.metadata.deletion_timestamp =
             Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
         changed.status.as_mut().unwrap().signalled_by = "ada".into();
-        assert!(memory.observe(changed));
-        assert_eq!(phase(&memory), "wanted");
-        assert!(memory.get(&key()).unwrap().object.metadata.deletion_timestamp.is_some());
-        let held = memory.held(&key()).unwrap();
+        assert!(store.observe(changed));
+        assert_eq!(phase(&store), "wanted");
+        assert!(store.get(&key()).unwrap().object.metadata.deletion_timestamp.is_some());
+        let held = store.held(&key()).unwrap();
         assert_eq!(held.written.plugin_phase, "old");
         assert_eq!(held.wanted.signalled_by, "ada");
     }
@@ -122,58 +122,58 @@ mod tests {
     fn a_write_replaces_the_held_status_whether_the_watch_or_the_answer_comes_first() {
         let status = |phase: &str| TaskActionStatus { plugin_phase: phase.into(), ..Default::default() };
         for watch_is_faster in [false, true] {
-            let memory = ActionStore::default();
-            memory.observe(object("5", "old"));
-            memory.hold_status(&key(), &status("held"), Instant::now(), Instant::now());
+            let store = ActionStore::default();
+            store.observe(object("5", "old"));
+            store.hold_status(&key(), &status("held"), Instant::now(), Instant::now());
             if watch_is_faster {
-                memory.observe(object("6", "next"));
+                store.observe(object("6", "next"));
             }
-            memory.wrote_status(&key(), &status("next"), &object("6", "").metadata);
-            assert_eq!(phase(&memory), "next", "watch is faster: {watch_is_faster}");
-            assert!(memory.held(&key()).is_none());
+            store.wrote_status(&key(), &status("next"), &object("6", "").metadata);
+            assert_eq!(phase(&store), "next", "watch is faster: {watch_is_faster}");
+            assert!(store.held(&key()).is_none());
         }
     }
 
     #[test]
     fn the_own_write_is_not_a_change_even_if_the_watch_shows_it_before_the_answer() {
-        let memory = ActionStore::default();
-        memory.observe(object("1", "queued"));
+        let store = ActionStore::default();
+        store.observe(object("1", "queued"));
         let status = object("2", "running").status.unwrap();
-        memory.announce_status(&key(), &status);
-        assert!(!memory.observe(object("2", "running")));
-        memory.wrote_status(&key(), &status, &object("2", "running").metadata);
-        assert_eq!(phase(&memory), "running");
+        store.announce_status(&key(), &status);
+        assert!(!store.observe(object("2", "running")));
+        store.wrote_status(&key(), &status, &object("2", "running").metadata);
+        assert_eq!(phase(&store), "running");
         // The same status, written later by another client, is a change.
-        assert!(memory.observe(object("3", "running")));
+        assert!(store.observe(object("3", "running")));
     }
 
     #[test]
     fn a_change_by_another_client_together_with_the_own_write_is_reported() {
-        let memory = ActionStore::default();
-        memory.observe(object("1", "queued"));
-        memory.announce_status(&key(), &object("2", "running").status.unwrap());
+        let store = ActionStore::default();
+        store.observe(object("1", "queued"));
+        store.announce_status(&key(), &object("2", "running").status.unwrap());
         let mut signalled = object("2", "running");
         signalled.status.as_mut().unwrap().signalled_by = "ada".into();
-        assert!(memory.observe(signalled));
+        assert!(store.observe(signalled));
         let mut deleted = object("3", "running");
         deleted.metadata.deletion_grace_period_seconds = Some(0);
-        assert!(memory.observe(deleted));
+        assert!(store.observe(deleted));
     }
 
     #[test]
     fn a_write_of_another_client_just_before_the_own_write_is_not_missed() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
         let written = TaskActionStatus { plugin_phase: "new".into(), ..Default::default() };
-        memory.wrote_status(&key(), &written, &object("7", "").metadata);
+        store.wrote_status(&key(), &written, &object("7", "").metadata);
         // Deleted and signalled at version 6, then the executor's own write.
         let mut echo = object("7", "new");
         echo.metadata.deletion_timestamp = Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
         echo.status.as_mut().unwrap().signalled_by = "ada".into();
-        assert!(memory.observe(echo.clone()));
-        let action = memory.get(&key()).unwrap();
+        assert!(store.observe(echo.clone()));
+        let action = store.get(&key()).unwrap();
         assert!(action.object.metadata.deletion_timestamp.is_some());
         assert_eq!(action.status().signalled_by, "ada");
-        assert!(!memory.observe(echo), "the change is reported once");
+        assert!(!store.observe(echo), "the change is reported once");
     }
 }

@@ -29,17 +29,17 @@ const WARNINGS_IN_FLIGHT: usize = 32;
 /// The actions of a real cluster.
 pub struct KubeActions {
     writer: Writer,
-    memory: Arc<ActionStore>,
+    action_store: Arc<ActionStore>,
     recorder: Recorder,
     warnings: Arc<Semaphore>,
 }
 
 impl KubeActions {
     /// Writes with this client, and records the writes in this action store.
-    pub fn new(writer: Writer, memory: Arc<ActionStore>) -> Self {
+    pub fn new(writer: Writer, action_store: Arc<ActionStore>) -> Self {
         let reporter = Reporter { controller: REPORTER.into(), instance: None };
         let recorder = Recorder::new(writer.client().clone(), reporter);
-        Self { writer, memory, recorder, warnings: Arc::new(Semaphore::new(WARNINGS_IN_FLIGHT)) }
+        Self { writer, action_store, recorder, warnings: Arc::new(Semaphore::new(WARNINGS_IN_FLIGHT)) }
     }
 
     async fn patch_metadata(&self, key: &ActionKey, patch: &Patch<Value>) -> Result<ObjectMeta, ApiError> {
@@ -65,7 +65,7 @@ impl Actions for KubeActions {
         };
         let _permit = self.writer.write_permit().await?;
         let metadata = self.patch_metadata(&key, &json_patch(patch)?).await?;
-        self.memory.wrote_metadata(&key, &metadata);
+        self.action_store.wrote_metadata(&key, &metadata);
         Ok(())
     }
 
@@ -77,7 +77,7 @@ impl Actions for KubeActions {
         let patch = json!([{"op": "test", "path": path, "value": FINALIZER}, {"op": "remove", "path": path}]);
         let _permit = self.writer.write_permit().await?;
         let metadata = self.patch_metadata(&key, &json_patch(patch)?).await?;
-        self.memory.wrote_metadata(&key, &metadata);
+        self.action_store.wrote_metadata(&key, &metadata);
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl Actions for KubeActions {
         let _permit = self.writer.write_permit().await?;
         let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
         let metadata = self.patch_metadata(&key, &patch).await?;
-        self.memory.ended(&key, &metadata);
+        self.action_store.ended(&key, &metadata);
         Ok(())
     }
 

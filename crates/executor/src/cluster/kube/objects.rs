@@ -321,3 +321,57 @@ fn as_deleting(object: &dyn AnyResource, now: Timestamp) -> Arc<dyn AnyResource>
     object.metadata_mut().deletion_timestamp.get_or_insert(Time(now));
     Arc::from(object)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+
+    /// A clock that follows tokio's, with a fixed time of day.
+    struct TestClock;
+
+    impl Clock for TestClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+
+        fn instant(&self) -> Instant {
+            tokio::time::Instant::now().into_std()
+        }
+    }
+
+    fn objects() -> KubeObjects {
+        let client = kube::Client::new(axum::Router::new(), "default");
+        KubeObjects::new(Writer::new(client), Caches::new("flyte"), Arc::new(TestClock))
+    }
+
+    fn place() -> Place {
+        (ResourceKind::of::<Pod>(), "ns".into(), "a-0".into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_created_object_counts_as_not_yet_visible_for_a_bounded_time_of_the_injected_clock() {
+        let objects = objects();
+        let created = Some(("uid".into(), objects.clock.instant()));
+        objects.own().insert(place(), OwnWrite { created, deleted: None });
+        tokio::time::advance(VISIBLE_WITHIN - Duration::from_millis(1)).await;
+        assert!(matches!(objects.trusted(&place()), Trusted::NotYet));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(matches!(objects.trusted(&place()), Trusted::Unknown));
+        assert!(objects.own().is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_object_whose_deletion_was_requested_is_shown_as_being_deleted() {
+        let objects = objects();
+        let mut pod = Pod::default();
+        pod.metadata.namespace = Some("ns".into());
+        pod.metadata.name = Some("a-0".into());
+        pod.metadata.uid = Some("uid".into());
+        objects.caches.pods.insert(pod);
+        objects.record_deletion(&place(), "uid");
+        let Trusted::Shown(shown) = objects.trusted(&place()) else { panic!("the cache has the pod") };
+        assert_eq!(shown.metadata().deletion_timestamp.as_ref().unwrap().0, Timestamp::UNIX_EPOCH);
+    }
+}
