@@ -27,7 +27,7 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let document = if needs.error_document && failed { error_document(case, &task)? } else { None };
     let prior = prior(case)?;
     let cx = PhaseContext::new(&task, &prior).with_pods(&pods).with_error_document(document.as_ref());
-    // Upstream's plugins raise the version themselves; ours leave it to the manager.
+    // Upstream's plugins increase the phase version themselves; in our code the plugin manager does.
     let (phase, handler_error) = match block_on(plugin.phase(&cx, object.as_ref())) {
         Ok(phase) => (phase.newer_than(&prior), None),
         Err(error) => (PhaseInfo::undefined(), Some(error_object(&error))),
@@ -45,7 +45,8 @@ fn garbage_collection(plugin: &dyn ObjectPlugin, object: &dyn AnyResource) -> an
     Ok(json!({"terminal": ended.is_some(), "completionTime": ended.and_then(|ended| ended.at)}))
 }
 
-/// The pods a plugin sees: those of the task's namespace, by name. Recorded pods carry no owner to select by.
+/// The pods that a plugin gets: those of the task's namespace, sorted by name. Recorded pods have no owner reference, so the
+/// namespace selects them.
 fn pods(case: &Case, task: &TaskContext) -> anyhow::Result<Vec<Arc<Pod>>> {
     let mut pods: Vec<Pod> = decoded(case.input("pods")).context("pods")?;
     pods.retain(|pod| pod.metadata.namespace.as_deref() == Some(&task.metadata.namespace));

@@ -1,4 +1,4 @@
-//! The action itself.
+//! The simulated API for the TaskAction.
 
 use aileron_action::{Action, FINALIZER, TaskAction};
 use aileron_executor::cluster::{Actions, WriteSlot};
@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::objects::merge;
 use super::{Key, State, World, not_found};
 
-/// Kind of the action in calls and injections.
+/// The kind of the action in calls and injected failures.
 const KIND: &str = "TaskAction";
 
-/// How often a status write is tried while others write too. Go's `retry.DefaultRetry` has as many steps.
+/// How often a status write is tried after conflicts, as with Go's `retry.DefaultRetry`.
 const STATUS_TRIES: usize = 5;
 
 #[async_trait]
@@ -79,7 +79,7 @@ impl State {
     }
 }
 
-/// Applies a merge patch to the stored status. A patch that leaves no readable status leaves none.
+/// Applies a merge patch to the stored status. If the result is not a valid status, the status is removed.
 fn change_status(stored: &mut TaskAction, patch: &Value) {
     let mut status = serde_json::to_value(stored.status.clone().unwrap_or_default()).unwrap_or_default();
     merge(&mut status, patch);
