@@ -8,21 +8,21 @@ use crate::{Phase, PhaseInfo, TaskInfo};
 
 /// With a primary container its state decides, else all containers have to end.
 pub(super) fn running_phase(pod: &Pod, status: &PodStatus, primary: Option<&str>, info: TaskInfo) -> PhaseInfo {
-    // The first news of a running task is that it runs; that its logs can be read is more news in the same phase.
+    // The first report of a running task may have had no logs. One with logs is news in the same phase.
     let has_logs = !info.logs.is_empty() || info.log_context.as_ref().is_some_and(|context| !context.pods.is_empty());
-    let version = if has_logs { PhaseInfo::FIRST_VERSION + 1 } else { PhaseInfo::FIRST_VERSION };
+    let with_news = |phase: PhaseInfo| if has_logs { phase.with_news() } else { phase };
 
     let Some(primary) = primary else {
         if all_succeeded(status) {
             // The pod itself says so only a moment later.
             return succeeded_phase(status, info);
         }
-        return PhaseInfo::running(info).with_version(version);
+        return with_news(PhaseInfo::running(info));
     };
     let statuses = status.container_statuses.as_deref().unwrap_or_default();
     let phase = primary_container_phase(primary, statuses, info);
     if phase.phase() == Phase::Running {
-        return phase.with_version(version);
+        return with_news(phase);
     }
     let unknown = phase.error().is_some_and(|error| error.code == PRIMARY_CONTAINER_NOT_FOUND);
     let specified = pod.spec.as_ref().is_some_and(|spec| spec.containers.iter().any(|c| c.name == primary));
