@@ -1,4 +1,5 @@
-//! The `TaskAction` object: what the control plane writes, and what the executor answers in its status.
+//! The `TaskAction` object, and what is computed from it without a request: the metadata of an attempt, the choice of
+//! the plugin, the status and the events.
 
 pub mod conditions;
 pub mod crd;
