@@ -14,7 +14,7 @@ use aileron_machinery::{PluginEntry, PluginSet, ResourceKind};
 
 pub use choice::{Choice, NoPlugin, Why};
 pub use rules::{OnMissing, RegistryError, RegistryRules, RuleFor, UnknownTaskTypes};
-pub use served::{MissingKind, Served, ServedKinds, missing};
+pub use served::{MissingKind, Served, ServedKinds, missing_kind};
 
 /// One plugin, as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
