@@ -16,6 +16,6 @@ pub mod template;
 
 pub use required_fields::missing_fields;
 pub use task_action::{
-    ACTION_TYPE_CONDITION, ErrorState, FINALIZER, PhaseTransition, TaskAction, TaskActionSpec, TaskActionStatus,
+    ACTION_FINALIZER, ACTION_TYPE_CONDITION, ErrorState, PhaseTransition, TaskAction, TaskActionSpec, TaskActionStatus,
 };
 pub use template::{Action, Template};
