@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use aileron_action::plugin_choice::{Served, ServedKinds, missing};
+use aileron_action::plugin_choice::{Served, ServedKinds, missing_kind};
 use aileron_machinery::{AnyResource, ResourceKind};
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ impl ObjectCache {
     /// Whether the cluster is known not to serve this kind.
     pub fn kind_missing(&self, kind: &ResourceKind) -> bool {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
-        missing(&served, kind).is_some()
+        missing_kind(&served, kind).is_some()
     }
 
     /// Stores whether the cluster serves a kind. Returns whether it serves it now and was not known to before.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use aileron_action::TaskAction;
 use aileron_action::conditions::condition;
-use aileron_action::object_identity::FINALIZER;
+use aileron_action::object_identity::OBJECT_FINALIZER;
 use aileron_kubekit::ApiError;
 use aileron_machinery::config::{DeleteFinished, K8sConfig};
 use aileron_machinery::time::clock::Clock;
@@ -223,9 +223,9 @@ impl ObjectCleanup {
         let metadata = object.metadata();
         let (namespace, name) =
             (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
-        let has_own_finalizer = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
+        let has_own_finalizer = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == OBJECT_FINALIZER);
         let released =
-            if has_own_finalizer { self.objects.remove_finalizer(kind, object, FINALIZER).await } else { Ok(()) };
+            if has_own_finalizer { self.objects.remove_finalizer(kind, object, OBJECT_FINALIZER).await } else { Ok(()) };
         let deleted = match released {
             Ok(()) => self.objects.delete(kind, namespace, name, &|found| found.uid == metadata.uid).await,
             refused => refused,

@@ -5,7 +5,7 @@ mod decide;
 use std::borrow::Cow;
 
 use aileron_action::metadata::ATTEMPT_LABEL;
-use aileron_action::object_identity::{FINALIZER, Found, Ownership, complete, examine, is_of, object_ref};
+use aileron_action::object_identity::{Found, OBJECT_FINALIZER, Ownership, complete, examine, is_of, object_ref};
 use aileron_admission::create_request::CreateRequest;
 use aileron_admission::gate::{Admission, RefusedCreate, Waiting};
 use aileron_kubekit::ApiError;
@@ -130,11 +130,11 @@ impl PluginManager {
     /// Removes our finalizer from an object of ours that is being deleted, if a crash of the executor prevented that.
     async fn release_terminating(&self, task: &TaskContext, found: &dyn AnyResource) {
         let metadata = found.metadata();
-        let bears_ours = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
+        let bears_ours = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == OBJECT_FINALIZER);
         if bears_ours
             && metadata.deletion_timestamp.is_some()
             && is_of(task, &self.plugin.properties(), metadata)
-            && let Err(error) = self.objects.remove_finalizer(&self.plugin.kind(), found, FINALIZER).await
+            && let Err(error) = self.objects.remove_finalizer(&self.plugin.kind(), found, OBJECT_FINALIZER).await
         {
             tracing::warn!(%error, name = metadata.name, "failed to remove our finalizer from a terminating object");
         }

@@ -2,7 +2,7 @@
 
 mod plan;
 
-use aileron_action::object_identity::{FINALIZER, Ownership, object_ref};
+use aileron_action::object_identity::{OBJECT_FINALIZER, Ownership, object_ref};
 use aileron_kubekit::ApiError;
 use aileron_machinery::{PluginError, TaskContext};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -56,7 +56,7 @@ impl PluginManager {
         };
         let plan = plan_release(object.metadata(), &properties, &task.platform.k8s);
         if plan.remove_finalizer {
-            match self.objects.remove_finalizer(&own.kind, object.as_ref(), FINALIZER).await {
+            match self.objects.remove_finalizer(&own.kind, object.as_ref(), OBJECT_FINALIZER).await {
                 Err(error) if is_missing(&error) => return Ok(()),
                 result => result.map_err(|error| PluginError::uncoded(error.message))?,
             }

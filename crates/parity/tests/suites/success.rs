@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use aileron_action::FINALIZER;
+use aileron_action::ACTION_FINALIZER;
 use aileron_idl::flyteidl2::common::ActionPhase;
 use aileron_parity::cluster::AuditRecord;
 use aileron_parity::suite::{Observations, POLL_INTERVAL, Server, Space, StatusView, Task, WAIT_TIMEOUT};
@@ -78,7 +78,7 @@ async fn a_container_task_runs_and_is_reported(on: Server) -> Result<()> {
     assert_eq!((status.attempts, status.system_failures, status.error_state), (1, 0, None));
     assert_eq!(status.plugin_phase, "PhaseSuccess");
     assert!(!status.plugin_state.0.is_empty() && status.state_json.contains("succeeds/good"), "{}", status.state_json);
-    assert_eq!(action.metadata.finalizers.as_deref().unwrap_or_default(), [FINALIZER]);
+    assert_eq!(action.metadata.finalizers.as_deref().unwrap_or_default(), [ACTION_FINALIZER]);
 
     // The last event has outputs, and phases never go back.
     let phases = space.phases("good");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use aileron_action::{FINALIZER, TaskAction};
+use aileron_action::{ACTION_FINALIZER, TaskAction};
 use aileron_parity::suite::{Executor, Server, StatusView, Task};
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
@@ -106,7 +106,7 @@ async fn concurrent_writes_to_actions_and_pods_are_kept(on: Server) -> Result<()
     for name in &names {
         let action = space.actions.get(name).await?;
         assert!(action.labels().contains_key(TICK) && action.labels().get(TICK) == action.annotations().get(TICK));
-        let ours = action.finalizers().iter().filter(|finalizer| *finalizer == FINALIZER).count();
+        let ours = action.finalizers().iter().filter(|finalizer| *finalizer == ACTION_FINALIZER).count();
         assert_eq!(ours, 1, "{:?}", action.finalizers());
         assert!(action.finalizers().iter().any(|finalizer| finalizer == KEEP));
         if action.finalizers().iter().any(|finalizer| finalizer == FLICKER) {
@@ -129,7 +129,7 @@ async fn concurrent_writes_to_actions_and_pods_are_kept(on: Server) -> Result<()
     space.delete(name).await?;
     let action = space
         .until(name, "without our finalizer", |action| {
-            !action.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+            !action.finalizers().iter().any(|finalizer| finalizer == ACTION_FINALIZER)
         })
         .await?;
     assert_eq!(action.finalizers(), [KEEP]);

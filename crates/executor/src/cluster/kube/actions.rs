@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use aileron_action::{Action, FINALIZER, TaskAction};
+use aileron_action::{ACTION_FINALIZER, Action, TaskAction};
 use aileron_kubekit::ApiError;
 use aileron_machinery::ActionKey;
 use async_trait::async_trait;
@@ -56,11 +56,11 @@ impl Actions for KubeActions {
         let has_some = action.object.metadata.finalizers.as_ref().is_some_and(|names| !names.is_empty());
         // Appending keeps the finalizers of other controllers. If there is no list yet, the patch tests that this is still so.
         let patch = if has_some {
-            json!([{"op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER}])
+            json!([{"op": "add", "path": "/metadata/finalizers/-", "value": ACTION_FINALIZER}])
         } else {
             json!([
                 {"op": "test", "path": "/metadata/finalizers", "value": null},
-                {"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]},
+                {"op": "add", "path": "/metadata/finalizers", "value": [ACTION_FINALIZER]},
             ])
         };
         let _permit = self.writer.write_permit().await?;
@@ -72,9 +72,9 @@ impl Actions for KubeActions {
     async fn remove_finalizer(&self, action: &Action) -> Result<(), ApiError> {
         let key = ActionKey::of(&action.object.metadata);
         let names = action.object.metadata.finalizers.as_deref().unwrap_or_default();
-        let Some(index) = names.iter().position(|name| name == FINALIZER) else { return Ok(()) };
+        let Some(index) = names.iter().position(|name| name == ACTION_FINALIZER) else { return Ok(()) };
         let path = format!("/metadata/finalizers/{index}");
-        let patch = json!([{"op": "test", "path": path, "value": FINALIZER}, {"op": "remove", "path": path}]);
+        let patch = json!([{"op": "test", "path": path, "value": ACTION_FINALIZER}, {"op": "remove", "path": path}]);
         let _permit = self.writer.write_permit().await?;
         let metadata = self.patch_metadata(&key, &json_patch(patch)?).await?;
         self.action_store.wrote_metadata(&key, &metadata);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use aileron_executor::manager::version::version_after;
 use aileron_executor::storage::outputs;
 use aileron_idl::flyteidl2::core::ErrorDocument;
 use aileron_machinery::{AnyResource, ObjectPlugin, ObservedPhase, Phase, PhaseContext, PhaseInfo, TaskContext};
@@ -29,7 +30,10 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let cx = PhaseContext::new(&task, &prior).with_pods(&pods).with_error_document(document.as_ref());
     // Upstream's plugins increase the phase version themselves; in our code the plugin manager does.
     let (phase, handler_error) = match block_on(plugin.phase(&cx, object.as_ref())) {
-        Ok(phase) => (phase.newer_than(&prior), None),
+        Ok(phase) => {
+            let version = version_after(&phase, &prior);
+            (phase.with_version(version), None)
+        }
         Err(error) => (PhaseInfo::undefined(), Some(error_object(&error))),
     };
     let mut result = phase_info(&phase)?;

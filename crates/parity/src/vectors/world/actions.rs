@@ -1,6 +1,6 @@
 //! The simulated API for the TaskAction.
 
-use aileron_action::{Action, FINALIZER, TaskAction};
+use aileron_action::{ACTION_FINALIZER, Action, TaskAction};
 use aileron_executor::cluster::{Actions, WriteSlot};
 use aileron_kubekit::ApiError;
 use aileron_machinery::ActionKey;
@@ -21,14 +21,14 @@ const STATUS_TRIES: usize = 5;
 impl Actions for World {
     async fn add_finalizer(&self, action: &Action) -> Result<(), ApiError> {
         self.state().write(action.namespace(), action.name(), "update", |stored| {
-            stored.metadata.finalizers.get_or_insert_default().push(FINALIZER.into());
+            stored.metadata.finalizers.get_or_insert_default().push(ACTION_FINALIZER.into());
         })
     }
 
     async fn remove_finalizer(&self, action: &Action) -> Result<(), ApiError> {
         let mut state = self.state();
         state.write(action.namespace(), action.name(), "update", |stored| {
-            stored.metadata.finalizers.get_or_insert_default().retain(|name| name != FINALIZER);
+            stored.metadata.finalizers.get_or_insert_default().retain(|name| name != ACTION_FINALIZER);
         })?;
         state.drop_released_action();
         Ok(())
