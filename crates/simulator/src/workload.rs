@@ -81,7 +81,7 @@ fn task(random: &Random, number: u64, store: &MemoryStore) -> Planned {
         }
         _ => {}
     }
-    task = task.retries(retries).asking(ResourceName::Cpu, "100m");
+    task = task.retries(retries).with_resource(ResourceName::Cpu, "100m");
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Planned { task: task.attempts(&words), namespace, at: random.millis(0, 15_000), expected }
 }
