@@ -11,37 +11,37 @@ use crate::pending::{self, Pending};
 pub mod condition {
     /// The action has not ended.
     pub const PROGRESSING: &str = "Progressing";
-    /// The action ended well.
+    /// The action succeeded.
     pub const SUCCEEDED: &str = "Succeeded";
-    /// The action ended badly.
+    /// The action failed.
     pub const FAILED: &str = "Failed";
 }
 
 /// Condition reasons, which are also the names of phases in the history.
 pub mod reason {
-    /// Waits to start.
+    /// The action waits to start.
     pub const QUEUED: &str = "Queued";
-    /// Being prepared.
+    /// The object of the attempt is being prepared.
     pub const INITIALIZING: &str = "Initializing";
-    /// Runs.
+    /// The task runs.
     pub const EXECUTING: &str = "Executing";
-    /// Ended well.
+    /// The task succeeded.
     pub const COMPLETED: &str = "Completed";
-    /// Ended badly, may be tried again.
+    /// The attempt failed. Another attempt may follow.
     pub const RETRYABLE_FAILURE: &str = "RetryableFailure";
-    /// Ended badly for good.
+    /// The task failed. No other attempt follows.
     pub const PERMANENT_FAILURE: &str = "PermanentFailure";
-    /// Stopped on request.
+    /// The task was stopped on request.
     pub const ABORTED: &str = "Aborted";
     /// No plugin serves the task type.
     pub const PLUGIN_NOT_FOUND: &str = "PluginNotFound";
-    /// The spec cannot work.
+    /// The specification of the action is invalid.
     pub const INVALID_SPEC: &str = "InvalidSpec";
-    /// A condition waits for its signal.
+    /// A condition action waits for its signal.
     pub const PAUSED: &str = "Paused";
-    /// A condition got its signal.
+    /// A condition action got its signal.
     pub const SIGNALED: &str = "Signaled";
-    /// A condition waited too long.
+    /// A condition action got no signal in time, or a task exceeded a time limit.
     pub const TIMED_OUT: &str = "TimedOut";
 }
 
@@ -52,7 +52,7 @@ pub fn object_time(at: Timestamp) -> Time {
 }
 
 impl TaskActionStatus {
-    /// Adds or replaces the condition of this type; its transition time moves only if its status does.
+    /// Adds or replaces the condition of this type. Its transition time changes only with its status.
     pub fn set_condition(&mut self, kind: &str, status: bool, reason: &str, message: &str, now: Timestamp) {
         let status = if status { "True" } else { "False" };
         match self.conditions.iter_mut().find(|condition| condition.type_ == kind) {
@@ -157,7 +157,7 @@ impl TaskActionStatus {
         self.show_pending(pending::explain(info, &[], &[]).as_ref(), now);
     }
 
-    /// The action ended, well or badly.
+    /// The action has ended.
     pub fn is_terminal(&self) -> bool {
         self.terminal_condition().is_some()
     }

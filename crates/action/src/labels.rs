@@ -19,7 +19,7 @@ pub fn completed_time(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime(TIME_FORMAT).to_string()
 }
 
-/// Both labels are there.
+/// Whether both labels exist.
 pub fn are_terminal(labels: Option<&BTreeMap<String, String>>) -> bool {
     labels.is_some_and(|labels| {
         labels.get(TERMINATION_STATUS).is_some_and(|value| value == TERMINATED)

@@ -1,4 +1,5 @@
-//! The `TaskAction` object: what the control plane writes, and what the executor answers in its status.
+//! The `TaskAction` object, and what is computed from it without a request: the metadata of an attempt, the choice of
+//! the plugin, the status and the events.
 
 pub mod conditions;
 pub mod crd;
@@ -15,6 +16,6 @@ pub mod template;
 
 pub use required_fields::missing_fields;
 pub use task_action::{
-    ACTION_TYPE_CONDITION, ErrorState, FINALIZER, PhaseTransition, TaskAction, TaskActionSpec, TaskActionStatus,
+    ACTION_FINALIZER, ACTION_TYPE_CONDITION, ErrorState, PhaseTransition, TaskAction, TaskActionSpec, TaskActionStatus,
 };
 pub use template::{Action, Template};

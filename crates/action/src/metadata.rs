@@ -1,4 +1,4 @@
-//! What plugins are told about an attempt, derived from the action alone.
+//! The metadata of an attempt that plugins get, computed from the action and the settings.
 
 use std::collections::BTreeMap;
 
@@ -45,12 +45,12 @@ pub enum MetadataError {
     /// `spec.runOutputBase` is not a location.
     #[error(transparent)]
     OutputPath(#[from] OutputPathError),
-    /// A secret cannot be asked for.
+    /// A secret of the task cannot be written as an annotation.
     #[error(transparent)]
     Secrets(#[from] SecretAnnotationError),
 }
 
-/// Everything plugins see of the action, apart from the template.
+/// The metadata of an attempt that plugins get. The template is not part of it.
 pub fn task_metadata(action: &Action, settings: &MetadataSettings) -> Result<TaskMetadata, MetadataError> {
     let spec = &action.object.spec;
     let status = action.object.status.as_ref();
@@ -122,7 +122,7 @@ pub fn run_and_action_labels(spec: &TaskActionSpec) -> Option<(String, String)> 
     (!labels.0.is_empty() && !labels.1.is_empty()).then_some(labels)
 }
 
-/// Where the attempt's inputs are and its outputs go.
+/// The paths of the attempt's inputs and outputs.
 pub fn task_paths(action: &Action) -> Result<TaskPaths, MetadataError> {
     let attempts = action.object.status.as_ref().map_or(0, |status| status.attempts);
     let attempt = attempts.max(1);

@@ -9,7 +9,7 @@ use crate::metadata::ATTEMPT_LABEL;
 
 /// The executor's finalizer on objects (`plugins.k8s.inject-finalizer`). It keeps a deleted object until the executor
 /// has seen its final state.
-pub const FINALIZER: &str = "flyte/flytek8s";
+pub const OBJECT_FINALIZER: &str = "flyte/flytek8s";
 
 /// The attempt's object, whether it exists or not.
 pub fn object_ref(task: &TaskContext, kind: ResourceKind, properties: &PluginProperties) -> ObjectRef {
@@ -46,7 +46,7 @@ pub fn complete(task: &TaskContext, properties: &PluginProperties, object: &mut 
         target.owner_references = Some(vec![metadata.owner.clone()]);
     }
     if config.inject_finalizer && !properties.disable_finalizer {
-        target.finalizers.get_or_insert_default().push(FINALIZER.into());
+        target.finalizers.get_or_insert_default().push(OBJECT_FINALIZER.into());
     }
 }
 

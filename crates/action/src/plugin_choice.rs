@@ -1,7 +1,7 @@
 //! Which plugin serves which task type, decided from names alone.
 //!
-//! The decision needs no cluster and no storage, so `aileron plugins` and the [registry](crate::plugin_choice) of a running
-//! executor share it and cannot disagree.
+//! The decision needs no cluster and no storage. The registry of a running executor and `aileron plugins` both use it,
+//! so they always agree.
 
 mod choice;
 mod pooled;
@@ -14,20 +14,20 @@ use aileron_machinery::{PluginEntry, PluginSet, ResourceKind};
 
 pub use choice::{Choice, NoPlugin, Why};
 pub use rules::{OnMissing, RegistryError, RegistryRules, RuleFor, UnknownTaskTypes};
-pub use served::{MissingKind, Served, ServedKinds, missing};
+pub use served::{MissingKind, Served, ServedKinds, missing_kind};
 
 /// One plugin, as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginDescription {
     /// Name and task types.
     pub entry: PluginEntry,
-    /// The kind it makes and watches; none for plugins without objects.
+    /// The kind of its objects. None for plugins without objects.
     pub kind: Option<ResourceKind>,
-    /// May be used.
+    /// The configuration allows this plugin.
     pub enabled: bool,
-    /// The task types that end up with it.
+    /// The task types that it serves under the rules.
     pub serves: Vec<String>,
-    /// Serves every type that nobody else serves.
+    /// It serves every task type that no other plugin serves.
     pub is_default: bool,
 }
 
@@ -45,13 +45,13 @@ pub struct PluginList {
     warnings: Vec<String>,
 }
 
-/// A rule for a project or domain, with the places of the plugins it names.
+/// A rule for a project or domain, with the indices of the plugins that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ResolvedRule {
     project: String,
     domain: String,
     missing: OnMissing,
-    /// Task type → plugin id, and its place if it may be used.
+    /// Task type → plugin id, and its index if the plugin exists and is enabled.
     task_types: BTreeMap<String, (String, Option<usize>)>,
 }
 
@@ -62,8 +62,8 @@ impl PluginList {
     ///
     /// # Differs from upstream
     ///
-    /// A rule that names a plugin which does not exist or is not enabled stops the start, instead of being a warning
-    /// that nobody reads until a task runs in the wrong place.
+    /// If a rule names a plugin that does not exist or is not enabled, the executor does not start. Upstream only logs
+    /// a warning, and the tasks run with another plugin.
     pub fn new(plugins: &PluginSet, rules: &RegistryRules) -> Result<Self, RegistryError> {
         let managed = plugins.k8s().iter().map(|plugin| (plugin.entry(), Some(plugin.kind())));
         let direct = plugins.core().iter().map(|plugin| (plugin.entry(), None));
@@ -111,7 +111,7 @@ impl PluginList {
         Ok(list)
     }
 
-    /// The place of a plugin that may be used.
+    /// The index of a plugin, if it exists and is enabled.
     fn usable(&self, id: &str) -> Option<usize> {
         self.plugins.iter().position(|plugin| plugin.enabled && plugin.entry.id.eq_ignore_ascii_case(id.trim()))
     }
@@ -136,7 +136,8 @@ impl PluginList {
                 ));
             }
         }
-        // Among Kubernetes plugins the last default wins; another plugin is the default only if none of them is.
+        // The last Kubernetes plugin that is a default is used. A core plugin is the default only if no Kubernetes
+        // plugin is.
         if entry.is_default
             && (kind.is_some() || self.default.is_none())
             && let Some(earlier) = self.default.replace(index)
@@ -163,7 +164,7 @@ impl PluginList {
         &self.plugins
     }
 
-    /// The kinds that enabled plugins make.
+    /// The kinds of the objects of enabled plugins.
     #[must_use]
     pub fn kinds(&self) -> Vec<ResourceKind> {
         let enabled = self.plugins.iter().filter(|plugin| plugin.enabled);
@@ -179,7 +180,7 @@ impl PluginList {
         &self.suspicious_rules
     }
 
-    /// What the operator should know: plugins that hide one another.
+    /// Warnings about plugins that serve the same task type, of which only the last one is used.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The finalizer that keeps an action until its objects are stopped and the abort is reported.
-pub const FINALIZER: &str = "flyte.org/plugin-finalizer";
+pub const ACTION_FINALIZER: &str = "flyte.org/plugin-finalizer";
 
 /// `spec.actionType` of an action that waits for a signal instead of running a task.
 pub const ACTION_TYPE_CONDITION: &str = "condition";

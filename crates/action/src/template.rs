@@ -12,7 +12,7 @@ use super::TaskAction;
 /// The task template of an action.
 #[derive(Clone, Debug)]
 pub enum Template {
-    /// There is none.
+    /// The action has no template.
     Absent,
     /// The bytes are not a template.
     Unreadable(Arc<str>),
@@ -40,7 +40,7 @@ impl Template {
     }
 }
 
-/// An action: its object, and its decoded template beside it.
+/// An action: its object and its decoded template.
 #[derive(Clone, Debug)]
 pub struct Action {
     /// The object, without `managedFields` and without the template's bytes: both are large and neither is read again.

@@ -1,12 +1,12 @@
 //! Back-off after refused create requests: how long creates of one kind in one namespace are not sent.
 //!
-//! A state machine without a clock and without random numbers of its own: every call passes the current time, and the
+//! Periods are measured with the monotonic clock, so a correction of the time of day neither lengthens nor shortens them.
+//! This is a state machine without a clock and without random numbers of its own: every call passes the current time, and the
 //! caller passes the random number for the jitter.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aileron_machinery::time::backoff::{ExponentialBackoff, Jitter};
-use jiff::Timestamp;
 
 use crate::amounts::{self, Amounts};
 use crate::time::after;
@@ -51,7 +51,7 @@ pub struct Backoff {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Period {
-    ends_at: Timestamp,
+    ends_at: Instant,
     cause: BackoffCause,
 }
 
@@ -96,19 +96,19 @@ impl Backoff {
 
     /// The cause of the current back-off period; `None` outside a period.
     #[must_use]
-    pub fn active_cause(&self, now: Timestamp) -> Option<BackoffCause> {
+    pub fn active_cause(&self, now: Instant) -> Option<BackoffCause> {
         self.period.filter(|period| now < period.ends_at).map(|period| period.cause)
     }
 
     /// When the current back-off period ends; `None` outside a period.
     #[must_use]
-    pub fn ends_at(&self, now: Timestamp) -> Option<Timestamp> {
+    pub fn ends_at(&self, now: Instant) -> Option<Instant> {
         self.period.map(|period| period.ends_at).filter(|ends_at| now < *ends_at)
     }
 
     /// Whether the last period ended so long ago that the state should be dropped.
     #[must_use]
-    pub fn is_stale(&self, now: Timestamp) -> bool {
+    pub fn is_stale(&self, now: Instant) -> bool {
         let ttl = self.settings.max_duration.max(BACKOFF_STATE_TTL);
         self.period.is_none_or(|period| after(period.ends_at, ttl) <= now)
     }
@@ -122,7 +122,7 @@ impl Backoff {
     /// Whether a create request with these amounts may be sent. Outside a period it always may. During a period for quota
     /// it may if every amount is below what was refused.
     #[must_use]
-    pub fn allows(&self, requested: &Amounts, now: Timestamp) -> bool {
+    pub fn allows(&self, requested: &Amounts, now: Instant) -> bool {
         match self.active_cause(now) {
             None => true,
             Some(BackoffCause::Overload) => false,
@@ -139,10 +139,10 @@ impl Backoff {
         cause: BackoffCause,
         refused: &Amounts,
         retry_after: Option<Duration>,
-        now: Timestamp,
+        now: Instant,
         random: f64,
     ) {
-        let earliest_end = retry_after.map_or(Timestamp::MIN, |wait| after(now, wait));
+        let earliest_end = after(now, retry_after.unwrap_or_default());
         match self.period.as_mut().filter(|period| now < period.ends_at) {
             Some(period) => {
                 period.ends_at = period.ends_at.max(earliest_end);
@@ -159,7 +159,7 @@ impl Backoff {
 
     /// Records that a create request succeeded. This resets the state, unless the request was below the ceilings of the
     /// current period: such a success says nothing about larger requests.
-    pub fn create_succeeded(&mut self, requested: &Amounts, now: Timestamp) {
+    pub fn create_succeeded(&mut self, requested: &Amounts, now: Instant) {
         let was_small = self.active_cause(now).is_some() && self.is_below_ceilings(requested);
         if !was_small {
             *self = Self::new(self.settings);
@@ -168,14 +168,14 @@ impl Backoff {
 
     /// Records that part of the quota became free: a period for quota ends at `retry_at` at the latest, and the next
     /// periods are short again.
-    pub fn quota_freed(&mut self, retry_at: Timestamp) {
+    pub fn quota_freed(&mut self, retry_at: Instant) {
         if let Some(period) = self.period.as_mut().filter(|period| period.cause == BackoffCause::Quota) {
             period.ends_at = period.ends_at.min(retry_at);
             self.exponent = 0;
         }
     }
 
-    fn start_period(&mut self, cause: BackoffCause, earliest_end: Timestamp, now: Timestamp, random: f64) -> Period {
+    fn start_period(&mut self, cause: BackoffCause, earliest_end: Instant, now: Instant, random: f64) -> Period {
         let length = self.settings.period(self.exponent);
         // At the maximum the exponent stays, because a larger one would change nothing.
         if length < self.settings.max_duration {

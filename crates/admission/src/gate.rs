@@ -80,10 +80,10 @@ mod waiting_reason;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use aileron_machinery::time::clock::{Clock, SystemClock};
 use aileron_machinery::{ActionKey, ResourceKind};
-use jiff::Timestamp;
 
 use self::namespace::{Decision, PermittedCreate};
 pub use self::permit::{CreatePermit, RefusedCreate};
@@ -130,7 +130,7 @@ impl Gate {
     }
 
     /// An action wants to create its object now.
-    pub fn request_permit(&self, key: &ActionKey, request: CreateRequest, now: Timestamp) -> Admission<'_> {
+    pub fn request_permit(&self, key: &ActionKey, request: CreateRequest, now: Instant) -> Admission<'_> {
         // Among actions whose creation time is not known the order of names decides.
         let created_at = self.shared.waker.created_at(key).unwrap_or_default();
         let position = QueuePosition { created_at, action: Arc::clone(&key.name) };
@@ -165,7 +165,7 @@ impl Gate {
     }
 
     /// An action no longer wants to create an object, and has none.
-    pub fn withdraw(&self, key: &ActionKey, now: Timestamp) {
+    pub fn withdraw(&self, key: &ActionKey, now: Instant) {
         self.shared.update_known(&key.namespace, |admission, to_wake| {
             admission.withdraw(&key.name, &self.shared.settings, now);
             *to_wake = admission.wake_fitting(&self.shared.settings, now);
@@ -173,7 +173,7 @@ impl Gate {
     }
 
     /// The object of an action ended, so its quota usage will become free.
-    pub fn object_ended(&self, key: &ActionKey, kind: &ResourceKind, now: Timestamp) {
+    pub fn object_ended(&self, key: &ActionKey, kind: &ResourceKind, now: Instant) {
         self.shared.update_known(&key.namespace, |admission, to_wake| {
             if admission.object_ended(&key.name, kind, &self.shared.settings, now) {
                 *to_wake = admission.wake_fitting(&self.shared.settings, now);
@@ -182,7 +182,7 @@ impl Gate {
     }
 
     /// The watch shows a quota that is new or changed.
-    pub fn quota_changed(&self, namespace: &str, quota: &Quota, now: Timestamp) {
+    pub fn quota_changed(&self, namespace: &str, quota: &Quota, now: Instant) {
         self.shared.update(&namespace.into(), |admission, to_wake| {
             admission.quota_changed(quota, &self.shared.settings, now);
             *to_wake = admission.wake_fitting(&self.shared.settings, now);
@@ -190,7 +190,7 @@ impl Gate {
     }
 
     /// A quota was deleted.
-    pub fn quota_deleted(&self, namespace: &str, name: &str, now: Timestamp) {
+    pub fn quota_deleted(&self, namespace: &str, name: &str, now: Instant) {
         self.shared.update(&namespace.into(), |admission, to_wake| {
             admission.retain_quotas(|other| other != name, now);
             *to_wake = admission.wake_fitting(&self.shared.settings, now);
@@ -198,20 +198,20 @@ impl Gate {
     }
 
     /// The watch has listed all quotas: only these exist, by namespace and name.
-    pub fn quotas_listed(&self, listed: &BTreeSet<(String, String)>, now: Timestamp) {
+    pub fn quotas_listed(&self, listed: &BTreeSet<(String, String)>, now: Instant) {
         metrics::gauge!("aileron_local_admission").set(1.0);
         self.retain_quotas(|namespace, name| listed.contains(&(namespace.to_owned(), name.to_owned())), now);
     }
 
     /// The executor may not watch quotas, or not any more. What it saw last must not block actions for ever.
-    pub fn quotas_not_visible(&self, now: Timestamp) {
+    pub fn quotas_not_visible(&self, now: Instant) {
         metrics::gauge!("aileron_local_admission").set(0.0);
         self.retain_quotas(|_, _| false, now);
     }
 
     /// Wakes the actions whose turn has come by time alone. Returns when to call this method again; with `None` a call is
     /// needed only after a [change](Self::wait_for_change).
-    pub fn wake_due(&self, now: Timestamp) -> Option<Timestamp> {
+    pub fn wake_due(&self, now: Instant) -> Option<Instant> {
         let with_pending: Vec<_> = self.shared.lock().with_pending.iter().cloned().collect();
         let next_wakes = with_pending.iter().filter_map(|namespace| {
             self.shared.update_silently(namespace, |admission, to_wake| {
@@ -229,7 +229,7 @@ impl Gate {
 
     /// Forgets actions that the executor no longer knows, wakes actions whose reported reason no longer applies, publishes
     /// the gauges, and drops namespaces without state. To be called every few seconds.
-    pub fn maintain(&self, now: Timestamp) {
+    pub fn maintain(&self, now: Instant) {
         let mut namespaces = self.shared.lock();
         let mut outdated = Vec::new();
         for (namespace, admission) in &mut namespaces.by_name {
@@ -249,7 +249,7 @@ impl Gate {
     }
 
     /// Drops all quotas that do not exist, by namespace and name.
-    fn retain_quotas(&self, exists: impl Fn(&str, &str) -> bool, now: Timestamp) {
+    fn retain_quotas(&self, exists: impl Fn(&str, &str) -> bool, now: Instant) {
         let namespaces: Vec<_> = self.shared.lock().by_name.keys().cloned().collect();
         for namespace in namespaces {
             self.shared.update(&namespace, |admission, to_wake| {

@@ -39,7 +39,7 @@
 //! | [`backoff`] | back-off after refused create requests |
 //! | [`amounts`] | amounts of resources |
 //! | [`waker`] | wakes waiting actions |
-//! | [`time`] | arithmetic with timestamps |
+//! | [`time`] | arithmetic with monotonic times |
 
 pub mod amounts;
 pub mod backoff;

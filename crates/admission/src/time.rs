@@ -1,24 +1,27 @@
-//! Arithmetic with timestamps that cannot fail.
+//! Arithmetic with monotonic times that cannot fail.
 
-use std::time::Duration;
+#[cfg(test)]
+pub(crate) mod testing;
 
-use jiff::{SignedDuration, Timestamp};
+use std::time::{Duration, Instant};
 
-/// The timestamp `wait` after `start`, or the latest possible timestamp if the sum does not fit.
+/// Stands for "never" where a sum does not fit into an [`Instant`], which has no largest value. No process runs that long.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The monotonic time `wait` after `start`, or a time that no process reaches if the sum does not fit.
 #[must_use]
-pub fn after(start: Timestamp, wait: Duration) -> Timestamp {
-    SignedDuration::try_from(wait).ok().and_then(|wait| start.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
+pub fn after(start: Instant, wait: Duration) -> Instant {
+    start.checked_add(wait.min(NEVER)).unwrap_or(start)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::testing::at_second;
     use super::*;
 
     #[test]
-    fn a_sum_that_does_not_fit_is_the_latest_timestamp() {
-        let start = Timestamp::UNIX_EPOCH;
-        assert_eq!(after(start, Duration::from_millis(1500)).as_millisecond(), 1500);
-        assert_eq!(after(start, Duration::MAX), Timestamp::MAX);
-        assert_eq!(after(Timestamp::MAX, Duration::from_secs(1)), Timestamp::MAX);
+    fn a_wait_without_end_is_longer_than_any_process_runs() {
+        assert_eq!(after(at_second(1), Duration::from_secs(2)), at_second(3));
+        assert!(after(at_second(1), Duration::MAX) > at_second(10 * 365 * 24 * 3600));
     }
 }

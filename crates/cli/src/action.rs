@@ -5,6 +5,6 @@ mod phase;
 mod plain_message;
 mod summary;
 
-pub use phase::{Outcome, Phase, split_words};
+pub use phase::{DisplayPhase, Outcome, split_words};
 pub use plain_message::plain_message;
 pub use summary::{Summary, one_line, with_code};

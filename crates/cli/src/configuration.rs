@@ -1,10 +1,8 @@
 //! The configuration that the command line, the environment and the files describe.
 
-use std::collections::BTreeMap;
-
 use aileron_action::plugin_choice::PluginList;
 use aileron_action::settings::registry_rules;
-use aileron_config::{Config, ConfigErrors, Loaded, Sources, files};
+use aileron_config::{Config, ConfigErrors, Loaded, Sources, environment_variables, files};
 
 use crate::arguments::ConfigArguments;
 use crate::failure::Failure;
@@ -12,7 +10,7 @@ use crate::program::Program;
 
 /// Reads the files and the environment. `overrides` are the configuration keys of the command line.
 pub fn sources(arguments: &ConfigArguments, overrides: Vec<(String, String)>) -> Result<Sources, ConfigErrors> {
-    Ok(Sources { files: files::read(&arguments.files)?, environment: environment(), flags: overrides })
+    Ok(Sources { files: files::read(&arguments.files)?, environment: environment_variables(), flags: overrides })
 }
 
 /// Reads and parses the configuration.
@@ -22,13 +20,6 @@ pub fn load(
     overrides: Vec<(String, String)>,
 ) -> Result<Loaded, ConfigErrors> {
     program.loader().load(&sources(arguments, overrides)?)
-}
-
-/// The environment variables. Variables that are not valid UTF-8 are left out: they cannot be configuration.
-pub fn environment() -> BTreeMap<String, String> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
 }
 
 /// The plugins of the program under the rules of the configuration. The rules are checked as at the start of the executor.

@@ -11,9 +11,9 @@
 //! }
 //! ```
 //!
-//! Every command of that binary knows the plugin: `run` and `sandbox` run its tasks, `plugins` lists it, `render` and
-//! `explain` show its objects, `config check` accepts its name. [`Program::start_sandbox`] starts the same cluster inside
-//! a test.
+//! Every command of that binary knows the plugin: `run`, `sandbox`, `demo` and `submit` run its tasks, `plugins` lists
+//! it, `render` and `explain` show its objects, `config check` accepts its name. [`Program::start_sandbox`] starts the
+//! same cluster inside a test.
 
 mod action;
 mod arguments;

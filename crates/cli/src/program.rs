@@ -2,9 +2,10 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::Arc;
 
 use aileron_config::{Config, Loader};
-use aileron_machinery::{K8sPlugin, PluginSection, PluginSet, PluginSources};
+use aileron_machinery::{CorePlugin, K8sPlugin, ObjectPlugin, PluginSection, PluginSet, PluginSources};
 
 use crate::arguments::DEFAULT_NAME;
 use crate::failure::Failure;
@@ -45,7 +46,31 @@ impl Program {
         self
     }
 
-    /// Adds plugins of any form: of the erased form, or plugins that run their tasks without the plugin manager.
+    /// Adds a plugin whose kind of object is known only at run time.
+    #[must_use]
+    pub fn with_object_plugin(mut self, plugin: Arc<dyn ObjectPlugin>) -> Self {
+        self.plugins = self.plugins.with_object_plugin(plugin);
+        self
+    }
+
+    /// Adds a plugin without a Kubernetes object.
+    #[must_use]
+    pub fn with_core(mut self, plugin: impl CorePlugin + 'static) -> Self {
+        self.plugins = self.plugins.with_core(plugin);
+        self
+    }
+
+    /// Adds a plugin without a Kubernetes object and with a configuration section of its own, `plugins.<KEY>`.
+    #[must_use]
+    pub fn with_core_section<S: PluginSection, P: CorePlugin + 'static>(
+        mut self,
+        make: impl Fn(S) -> P + Send + Sync + 'static,
+    ) -> Self {
+        self.plugins = self.plugins.with_core_section(make);
+        self
+    }
+
+    /// Adds all plugins of a crate that offers them as a function. The function gets the plugins so far and adds its own.
     #[must_use]
     pub fn with_plugins(mut self, add: impl FnOnce(PluginSources) -> PluginSources) -> Self {
         self.plugins = add(self.plugins);

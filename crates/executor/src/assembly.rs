@@ -1,4 +1,4 @@
-//! The executor process: all parts wired together, from start to an orderly end.
+//! The executor process: creates all parts, connects them, runs them, and shuts them down in order.
 //!
 //! To add a watch, add one line to [`start_watches`].
 
@@ -14,7 +14,7 @@ use aileron_action::settings::{configured_platform, registry_rules};
 use aileron_admission::gate::Gate;
 use aileron_admission::pools::Pools;
 use aileron_admission::pools::broker::TokenBroker;
-use aileron_config::Config;
+use aileron_config::{Config, environment_variables};
 use aileron_machinery::time::clock::{Clock, SystemClock};
 use aileron_machinery::{ObjectPlugin, Platform, PluginError, PluginSet};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,7 @@ use crate::cleanup::object_counts::ObjectCounts;
 use crate::cleanup::objects::{ObjectCleanup, Policy};
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::actions::KubeActions;
-use crate::cluster::kube::finalizer::Persistence;
+use crate::cluster::kube::finalizer::ConflictRetries;
 use crate::cluster::kube::objects::KubeObjects;
 use crate::cluster::{Actions, Objects};
 use crate::controller::{Controller, admission_wakeups};
@@ -40,38 +40,64 @@ use crate::reconcile::Reconciler;
 use crate::registry::{Backends, LocalSecrets, Registry, RegistryError};
 use crate::services::cache::{CacheServiceClient, CatalogClient};
 use crate::services::connect::{ConnectClient, ConnectOptions, ConnectSetupError};
-use crate::services::events::{BatcherOptions, EventBatcher, EventsClient};
+use crate::services::events::{BatcherOptions, EventBatcher, EventTransport, EventsClient};
 use crate::status_writer::StatusWriter;
 use crate::storage::{BlobStore, ObjectStores, StorageError};
 use crate::watch::tokens::{self, KubeTokens};
 use crate::watch::{self, Synced, WatchContext, Watches};
 
-/// How long the last events may take at the end of the process; Kubernetes grants 30 s in all.
-const EVENTS_GRACE: Duration = Duration::from_secs(10);
+/// Sending the last events may take this long when the process stops. Kubernetes gives a pod 30 s to terminate.
+const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What an executor is started with.
+/// The arguments of [`run`].
 pub struct RunOptions {
     /// The configuration.
     pub config: Config,
     /// The plugins.
     pub plugins: PluginSet,
-    /// The cluster.
+    /// The client of the cluster.
     pub client: kube::Client,
-    /// Namespace of the executor itself: its lease and the default pod templates are there.
+    /// The namespace of the executor itself, with its lease and the default pod templates.
     pub namespace: String,
-    /// Name of this process among its replicas.
+    /// The name of this process. No other replica may have it.
     pub identity: String,
-    /// Is told when caches are complete.
+    /// Gets a condition for each watch cache that must be complete.
     pub readiness: Readiness,
 }
 
-/// The executor could not start, or had to stop.
+/// What the executor works with besides the cluster. A simulation gives its own.
+pub struct Services {
+    /// Inputs, outputs and error documents of tasks.
+    pub store: Arc<dyn BlobStore>,
+    /// The events service.
+    pub events: Arc<dyn EventTransport>,
+    /// The cache service.
+    pub task_cache: Arc<dyn CatalogClient>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Services {
+    /// The services that the configuration names.
+    ///
+    /// # Errors
+    /// The storage section or a service address cannot be used.
+    pub fn configured(config: &Config) -> Result<Self, RunError> {
+        let store: Arc<dyn BlobStore> = Arc::new(ObjectStores::new(storage_settings(&config.storage)?)?);
+        let events = connect("executor.EventsServiceURL", &config.executor.events_service_url)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let task_cache = task_cache(config, &store, &clock)?;
+        Ok(Self { store, events: Arc::new(EventsClient::new(events)), task_cache, clock })
+    }
+}
+
+/// Why the executor could not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The storage section cannot be used.
     #[error("storage: {0}")]
     Storage(#[from] StorageError),
-    /// The plugin rules cannot be followed.
+    /// The plugin rules of the configuration are not usable.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// A plugin cannot be set up.
@@ -82,7 +108,7 @@ pub enum RunError {
         /// Why.
         source: PluginError,
     },
-    /// A service address is not one.
+    /// The address of a service is not valid.
     #[error("{key}: {source}")]
     Service {
         /// The configuration key.
@@ -90,35 +116,42 @@ pub enum RunError {
         /// What is wrong with it.
         source: ConnectSetupError,
     },
-    /// A watch ended by itself; without it the executor would be blind.
+    /// A watch ended by itself. Without it the executor would not notice changes.
     #[error("a watch ended unexpectedly; the executor must be started again")]
     Watch,
-    /// Another replica leads now; going on would mean two at work.
+    /// Another replica leads now. Two leaders would run rounds of the same actions.
     #[error("leadership was lost: {0}")]
     Lease(#[from] LeaseError),
 }
 
-/// Runs until cancelled. Then rounds in flight end and held statuses are written before it returns.
+/// Runs with the configured services until cancelled. See [`run_with`].
+///
+/// # Errors
+/// The executor could not start, or had to stop.
 pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), RunError> {
+    let services = Services::configured(&options.config)?;
+    run_with(options, services, cancel).await
+}
+
+/// Runs until cancelled. Before it returns, rounds in flight end and held statuses are written.
+///
+/// # Errors
+/// The executor could not start, or had to stop.
+pub async fn run_with(options: RunOptions, services: Services, cancel: CancellationToken) -> Result<(), RunError> {
     let RunOptions { config, plugins, client, namespace, identity, readiness } = options;
+    let Services { store, events, task_cache, clock } = services;
+    let events = Arc::new(EventBatcher::start(events, BatcherOptions::default()));
 
-    // Services and storage.
-    let store: Arc<dyn BlobStore> = Arc::new(ObjectStores::new(storage_settings(&config.storage)?)?);
-    let events = connect("executor.EventsServiceURL", &config.executor.events_service_url)?;
-    let events = Arc::new(EventBatcher::start(Arc::new(EventsClient::new(events)), BatcherOptions::default()));
-    let task_cache = task_cache(&config, &store)?;
-
-    // What is known and what is written.
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    // Caches and writes.
     let caches = Caches::new(&namespace);
     let queue = Arc::new(Queue::default());
     let writer = Writer::new(client.clone());
-    let kube_objects = KubeObjects::new(writer.clone(), caches.clone());
-    let kube_objects = Arc::new(kube_objects.with_persistence(Persistence::of(&config.plugins.k8s)));
+    let kube_objects = KubeObjects::new(writer.clone(), caches.clone(), Arc::clone(&clock));
+    let kube_objects = Arc::new(kube_objects.with_conflict_retries(ConflictRetries::of(&config.plugins.k8s)));
     let objects: Arc<dyn Objects> = Arc::clone(&kube_objects) as _;
 
     // Admission and plugins.
-    let waker = || QueueWaker { memory: Arc::clone(&caches.actions), queue: Arc::clone(&queue) };
+    let waker = || QueueWaker { action_store: Arc::clone(&caches.actions), queue: Arc::clone(&queue) };
     let gate = Arc::new(Gate::new(settings::gate_settings(&config), Box::new(waker()), Arc::clone(&clock)));
     let pools = Arc::new(Pools::new(settings::token_pools(&config)));
     let tokens = (!pools.is_empty()).then(|| TokenBroker {
@@ -135,7 +168,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
             tokens,
             clock: Arc::clone(&clock),
         },
-        secrets: Arc::new(LocalSecrets::new(&config.secrets, settings::environment())),
+        secrets: Arc::new(LocalSecrets::new(&config.secrets, environment_variables())),
         waker: Arc::new(waker()),
     };
     let registry = Arc::new(Registry::new(&plugins, &registry_rules(&config), &backends)?);
@@ -143,7 +176,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     report_rules(&registry);
     let enabled = enabled_plugins(&plugins, &registry);
 
-    // Watches outlive the controller, so that the last rounds still see what happens.
+    // The watches stop after the controller, so that the last rounds still see changes.
     let watch = WatchContext {
         client,
         caches: caches.clone(),
@@ -173,7 +206,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
     });
     let controller = Arc::new(Controller {
         reconciler,
-        memory: Arc::clone(&caches.actions),
+        action_store: Arc::clone(&caches.actions),
         queue,
         statuses,
         max_rounds: usize::try_from(config.executor.max_concurrent_reconciles).unwrap_or(1),
@@ -186,7 +219,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
             objects,
             pods: Arc::clone(&caches.pods),
             others: Arc::clone(&caches.objects),
-            memory: caches.actions,
+            action_store: caches.actions,
             plugins: enabled,
             policy: Policy::of(&config.plugins.k8s),
             clock: Arc::clone(&clock),
@@ -201,14 +234,14 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
         result = lead(work, election, &cancel) => result?,
         () = watches.ended() => return Err(RunError::Watch),
     }
-    if !events.shutdown(EVENTS_GRACE).await {
-        tracing::warn!("some events were not recorded before the end; their actions will record them again");
+    if !events.shutdown(EVENTS_TIMEOUT).await {
+        tracing::warn!("some events were not recorded before the process stopped; the next process records them again");
     }
     watches.stop().await;
     Ok(())
 }
 
-/// Starts all watches. One line each.
+/// Starts all watches.
 fn start_watches(
     config: &Config,
     cx: &WatchContext,
@@ -248,18 +281,22 @@ fn enabled_plugins(plugins: &PluginSet, registry: &Registry) -> Vec<Arc<dyn Obje
     plugins.k8s().iter().filter(|plugin| kinds.contains(&plugin.kind())).cloned().collect()
 }
 
-fn task_cache(config: &Config, store: &Arc<dyn BlobStore>) -> Result<Arc<dyn CatalogClient>, RunError> {
+fn task_cache(
+    config: &Config,
+    store: &Arc<dyn BlobStore>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<dyn CatalogClient>, RunError> {
     let service = connect("executor.cacheServiceURL", &config.executor.cache_service_url)?;
     let max_age = config.plugins.catalog_cache.max_cache_age.to_std().filter(|age| !age.is_zero());
-    Ok(Arc::new(CacheServiceClient::new(service, Arc::clone(store), max_age)))
+    Ok(Arc::new(CacheServiceClient::new(service, Arc::clone(store), max_age, Arc::clone(clock))))
 }
 
 fn connect(key: &'static str, url: &str) -> Result<ConnectClient, RunError> {
     ConnectClient::new(url, ConnectOptions::default()).map_err(|source| RunError::Service { key, source })
 }
 
-/// The platform as it is at each moment: the configuration does not change, pod templates do.
+/// Returns a function that returns the current platform. The configuration does not change; the pod templates do.
 fn platform(config: &Config, templates: Arc<TemplateCache>) -> Arc<dyn Fn() -> Platform + Send + Sync> {
-    let fixed = configured_platform(config, settings::environment());
+    let fixed = configured_platform(config, environment_variables());
     Arc::new(move || Platform { pod_templates: templates.snapshot(), ..fixed.clone() })
 }

@@ -1,6 +1,6 @@
-//! What the executor knows of the cluster, kept in memory: actions, pods, other objects, events and pod templates.
+//! Copies of the state of the cluster in memory: actions, pods, other objects, events and pod templates.
 //!
-//! The watches fill the caches. Reading them costs no request.
+//! The watches fill the caches. Reading them needs no request to the API server.
 
 pub mod actions;
 pub mod events;
@@ -12,6 +12,7 @@ pub mod templates;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -20,6 +21,10 @@ use self::events::EventCache;
 use self::objects::ObjectCache;
 use self::pods::PodCache;
 use self::templates::TemplateCache;
+
+/// An object that was written longer ago than this and that the watch cache does not show was missed by the watch. Even
+/// a busy watch is behind by seconds only.
+pub(crate) const VISIBLE_WITHIN: Duration = Duration::from_secs(30);
 
 /// All caches of the process. Clones share them.
 #[derive(Clone)]
@@ -49,7 +54,7 @@ impl Caches {
     }
 }
 
-/// Namespace and name of an object.
+/// The namespace and name of an object.
 pub(crate) type Place = (String, String);
 
 /// The resource version of each object, by its place.
@@ -60,8 +65,13 @@ pub(crate) fn place(metadata: &ObjectMeta) -> Place {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
-/// The place and the resource version of an object. A version that is not a number counts as 0, the oldest.
-pub(crate) fn version(metadata: &ObjectMeta) -> (Place, u64) {
-    let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-    (place(metadata), version.unwrap_or_default())
+/// The resource version of an object. Resource versions of one kind in one cluster grow with each write. A version that
+/// is not a number counts as 0, the oldest, so the object in the cache never hides a change.
+pub(crate) fn version(metadata: &ObjectMeta) -> u64 {
+    metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+/// The place and the resource version of an object.
+pub(crate) fn placed_version(metadata: &ObjectMeta) -> (Place, u64) {
+    (place(metadata), version(metadata))
 }

@@ -1,4 +1,4 @@
-//! Removing what is no longer needed: objects of ended tasks and ended actions. Also counts what is left.
+//! Deletes objects of ended tasks and ended actions, and counts the remaining objects.
 
 pub mod actions;
 pub mod object_counts;

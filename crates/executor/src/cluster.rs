@@ -1,7 +1,7 @@
-//! What the executor asks of a cluster, apart from how it is asked.
+//! The operations on the cluster that the executor needs, as traits.
 //!
-//! The manager and the reconciler decide against this trait. Behind it are the real API server with its watch caches
-//! ([`kube`]) or, in tests, a recorded cluster.
+//! The plugin manager and the reconciler use only these traits. They are implemented by the real API server with its watch
+//! caches ([`kube`]) and, in tests, by a recorded cluster.
 
 pub mod kube;
 
@@ -18,47 +18,47 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use tokio::sync::SemaphorePermit;
 
-/// Tells by its metadata whether an object found under a name is the one that the caller means. Names are used again, so
-/// a name alone does not identify an object.
+/// Decides by its metadata whether the object with a given name is the one that the caller means. Names are reused, so a
+/// name alone does not identify an object.
 pub type IdentityCheck<'a> = dyn Fn(&ObjectMeta) -> bool + Send + Sync + 'a;
 
-/// One look at an object.
+/// The result of reading an object.
 #[derive(Clone, Debug)]
 pub enum Observed {
-    /// It is there, in this state.
+    /// The object exists, in this state.
     Present(Arc<dyn AnyResource>),
-    /// It was just created and has not reached the cache; there is nothing to see yet.
+    /// The executor has just created the object, and the watch cache does not show it yet.
     NotYetVisible,
-    /// It is not there, and a live look said so too.
+    /// The object does not exist. The API server itself said so.
     Absent(ApiError),
 }
 
-/// What became of a create that the server did not refuse.
+/// The result of a create that the API server did not refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The object is there; with the version that it was stored as, if known.
+    /// The object was created, with this resource version if it is known.
     Created(Option<u64>),
-    /// It was not sent, because the leave for it no longer held.
+    /// The request was not sent, because it was no longer allowed when a write permit was free.
     HeldBack,
 }
 
-/// The objects that plugins make.
+/// The objects that plugins create.
 #[async_trait]
 pub trait Objects: Send + Sync {
-    /// Creates an object, unless the leave for it no longer holds when its turn to be sent has come.
+    /// Waits for a write permit, and creates the object if `is_allowed` still returns true then.
     async fn create(
         &self,
         plugin: &dyn ObjectPlugin,
         object: Box<dyn AnyResource>,
-        holds: &(dyn Fn() -> bool + Send + Sync),
+        is_allowed: &(dyn Fn() -> bool + Send + Sync),
     ) -> Result<Sent, ApiError>;
 
-    /// The cluster is known not to serve this kind. As long as nothing is known, a request tells.
+    /// Whether the cluster is known not to serve this kind. If it is not known, the answer to a request shows it.
     fn kind_missing(&self, _kind: &ResourceKind) -> bool {
         false
     }
 
-    /// Looks at an object, in the local cache if that can be trusted.
+    /// Reads an object: from the watch cache, or from the API server if the cache does not show it.
     async fn observe(&self, plugin: &dyn ObjectPlugin, namespace: &str, name: &str) -> Result<Observed, ApiError>;
 
     /// What the plugin of this id read from the definition of its kind, if there is a definition.
@@ -74,10 +74,10 @@ pub trait Objects: Send + Sync {
         name: &str,
     ) -> Result<Arc<dyn AnyResource>, ApiError>;
 
-    /// What the cache has under this name, whatever it is.
+    /// The object with this name in the watch cache, whichever action it belongs to.
     fn cached(&self, plugin: &dyn ObjectPlugin, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>>;
 
-    /// Deletes the object of this name if it passes the check; any other counts as not found.
+    /// Deletes the object with this name if it passes the check. Otherwise the error is not found.
     async fn delete(
         &self,
         kind: &ResourceKind,
@@ -86,7 +86,7 @@ pub trait Objects: Send + Sync {
         check: &IdentityCheck<'_>,
     ) -> Result<(), ApiError>;
 
-    /// Applies a JSON merge patch to an object, on the same condition.
+    /// Applies a JSON merge patch to the object with this name, under the same condition as [`delete`](Self::delete).
     async fn patch(
         &self,
         kind: &ResourceKind,
@@ -96,11 +96,11 @@ pub trait Objects: Send + Sync {
         check: &IdentityCheck<'_>,
     ) -> Result<(), ApiError>;
 
-    /// Takes one finalizer off this very object and leaves all others.
+    /// Removes one finalizer from exactly this object, identified by its UID. Other finalizers stay.
     async fn remove_finalizer(&self, kind: &ResourceKind, object: &dyn AnyResource, name: &str)
     -> Result<(), ApiError>;
 
-    /// What Kubernetes recorded about an object after a moment, oldest first.
+    /// The Kubernetes events about an object after the given times, oldest first.
     fn events_since(
         &self,
         kind: &ResourceKind,
@@ -110,23 +110,23 @@ pub trait Objects: Send + Sync {
         recorded_after: Option<Timestamp>,
     ) -> Vec<ObjectEvent>;
 
-    /// The pods that belong to an attempt, by name, whoever made them.
+    /// The pods of an attempt, by name, including pods that operators created.
     fn pods_of(&self, attempt: &TaskMetadata) -> Vec<Arc<Pod>>;
 }
 
-/// Permission to send one write. The slot is taken until this is dropped.
+/// Permission to send one write request. Dropping it releases the permit.
 #[derive(Debug)]
 pub struct WriteSlot<'a> {
     _permit: Option<SemaphorePermit<'a>>,
 }
 
 impl<'a> WriteSlot<'a> {
-    /// A slot of a bounded number.
+    /// A slot from a limited number.
     pub fn of(permit: SemaphorePermit<'a>) -> Self {
         Self { _permit: Some(permit) }
     }
 
-    /// A slot where the number of writes is not bounded.
+    /// A slot where the number of writes is not limited.
     pub fn unbounded() -> Self {
         Self { _permit: None }
     }
@@ -135,28 +135,28 @@ impl<'a> WriteSlot<'a> {
 /// The actions themselves.
 #[async_trait]
 pub trait Actions: Send + Sync {
-    /// Adds our finalizer.
+    /// Adds the executor's finalizer.
     async fn add_finalizer(&self, action: &Action) -> Result<(), ApiError>;
 
-    /// Removes our finalizer.
+    /// Removes the executor's finalizer.
     async fn remove_finalizer(&self, action: &Action) -> Result<(), ApiError>;
 
-    /// Waits until one more write may be sent.
+    /// Waits for a permit to send one write request.
     async fn write_slot(&self) -> Result<WriteSlot<'_>, ApiError> {
         Ok(WriteSlot::unbounded())
     }
 
-    /// All write slots are taken.
+    /// Whether all write permits are in use.
     fn is_busy(&self) -> bool {
         false
     }
 
-    /// Applies a JSON merge patch to the status. Returns the metadata that the API server answers.
+    /// Applies a JSON merge patch to the status. Returns the metadata from the answer.
     async fn patch_status(&self, key: &ActionKey, patch: Value, slot: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError>;
 
     /// Adds labels.
     async fn add_labels(&self, action: &Action, labels: &[(&str, &str)]) -> Result<(), ApiError>;
 
-    /// Records a warning where `kubectl describe` shows it.
+    /// Records a warning event about the action, which `kubectl describe` shows.
     async fn warn(&self, action: &TaskAction, reason: &str, activity: &str, note: &str);
 }

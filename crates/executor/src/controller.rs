@@ -1,4 +1,4 @@
-//! The loop that gives every action its rounds: when something about it changed or is due, and never two at a time.
+//! Takes actions from the queue and runs their reconcile rounds, never two of the same action at a time.
 
 pub mod admission_wakeups;
 
@@ -21,46 +21,47 @@ use crate::queue::{Next, Queue};
 use crate::reconcile::{Reconciler, Wake};
 use crate::status_writer::StatusWriter;
 
-/// One round does one step, and most lives need a few steps in a row at the start; more than this in a row would be a
-/// defect, and then others get their turn first.
-const STEPS_IN_A_ROW: usize = 8;
+/// One round does one step, and most actions need a few steps in a row when they start. An action that wants more
+/// consecutive rounds than this goes to the end of the queue, so that a defect in one action does not block the others.
+const MAX_CONSECUTIVE_ROUNDS: usize = 8;
 
-/// How long an action may go without a look although nothing was seen to change. Watches tell everything, so what this
-/// finds is counted, and the count should stay at zero.
-const SAFETY: Duration = Duration::from_secs(600);
+/// An action gets a safety round when it had no round for this long. The watches should report every change, so a change
+/// that only a safety round finds is counted, and the count should stay at zero.
+const SAFETY_INTERVAL: Duration = Duration::from_secs(600);
 
-/// A task at the gate comes back by itself after a pause that a refusal brought, which is no longer than this unless
-/// somebody configures it so; what it asks for beyond that is a look in case it was not called.
+/// A back-off period of the admission is not longer than this, unless it is configured so. If an action that waits for
+/// admission asks for a round later than this, that round only guards against a lost wake-up.
 const LONGEST_GATE_PAUSE: Duration = Duration::from_secs(100);
 
-/// First pause after a round that failed, doubled with each further failure: an API server that hiccups is asked again
-/// soon, one that is down is not hammered.
+/// The pause after the first failed round. It doubles with each further failure: after a short outage of the API server
+/// the round is retried soon, and during a long one the retries do not overload it.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
-/// The longest such pause; an action should not sleep long past the end of an outage.
+/// The longest pause after a failed round. An action should go on soon after the end of an outage.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
-/// How long rounds may take to end when the process is to stop. Together with [`FLUSH`] and the grace for events this
-/// stays below the 30 s that Kubernetes grants a pod.
-const DRAIN: Duration = Duration::from_secs(12);
-/// How long held statuses may take to be written then.
-const FLUSH: Duration = Duration::from_secs(5);
+/// Rounds in flight get this long to finish when the process stops. Together with [`FLUSH_TIMEOUT`] and the time for
+/// pending events this stays below the 30 s that Kubernetes gives a pod to terminate.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(12);
+/// Then writing the held statuses may take this long.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs rounds.
+/// Runs the reconcile rounds of all actions.
 pub struct Controller {
-    /// Decides and does.
+    /// Reconciles one action.
     pub reconciler: Arc<Reconciler>,
-    /// What is known of the actions.
-    pub memory: Arc<ActionStore>,
-    /// Who is next.
+    /// The actions as this process last saw or wrote them.
+    pub action_store: Arc<ActionStore>,
+    /// The actions that need a round.
     pub queue: Arc<Queue>,
-    /// Writes statuses, among them those that it holds until they are due.
+    /// Writes statuses, some of them a little later.
     pub statuses: Arc<StatusWriter>,
-    /// `executor.maxConcurrentReconciles`: rounds under way at once. Writes have a smaller bound of their own.
+    /// `executor.maxConcurrentReconciles`: how many rounds run at once. Writes to the API server have a
+    /// smaller limit of their own.
     pub max_rounds: usize,
 }
 
 impl Controller {
-    /// Runs until cancelled, then lets the rounds under way finish.
+    /// Runs until cancelled, then waits for the rounds in flight.
     pub async fn run(self: Arc<Self>, cancel: CancellationToken) {
         let rounds = TaskTracker::new();
         let permits = Arc::new(Semaphore::new(self.max_rounds.max(1)));
@@ -72,7 +73,7 @@ impl Controller {
             };
             let controller = Arc::clone(&self);
             rounds.spawn(async move {
-                // A panic here would be our own defect; it must not leave the action without any further round.
+                // A panic is a defect of the executor. The action still needs its next round.
                 if AssertUnwindSafe(controller.rounds(&key)).catch_unwind().await.is_err() {
                     tracing::error!(namespace = %key.namespace, name = %key.name, "a round panicked");
                     let pause = backoff(controller.queue.failed(&key));
@@ -83,23 +84,28 @@ impl Controller {
             });
         }
         rounds.close();
-        if tokio::time::timeout(DRAIN, rounds.wait()).await.is_err() {
-            tracing::warn!(rounds = rounds.len(), "rounds were still under way at the end; they will be done again");
+        if tokio::time::timeout(DRAIN_TIMEOUT, rounds.wait()).await.is_err() {
+            tracing::warn!(
+                rounds = rounds.len(),
+                "rounds were still running when the process stopped; the next process runs them again"
+            );
         }
-        if tokio::time::timeout(FLUSH, self.statuses.flush_all()).await.is_err() {
-            tracing::warn!("not every held status could be written at the end; the next start decides them anew");
+        if tokio::time::timeout(FLUSH_TIMEOUT, self.statuses.flush_all()).await.is_err() {
+            tracing::warn!(
+                "not every held status was written before the process stopped; the next process decides them again"
+            );
         }
     }
 
-    /// Rounds for one action until it has nothing more to do at once.
+    /// Runs rounds of one action until none is needed immediately.
     async fn rounds(&self, key: &ActionKey) {
         let clock = &self.reconciler.clock;
         let started = clock.instant();
         let safety = self.queue.is_safety(key);
         let mut before = None;
         let mut next = Next::Again;
-        for _ in 0..STEPS_IN_A_ROW {
-            let Some(action) = self.memory.get(key) else {
+        for _ in 0..MAX_CONSECUTIVE_ROUNDS {
+            let Some(action) = self.action_store.get(key) else {
                 next = Next::Idle;
                 break;
             };
@@ -115,9 +121,9 @@ impl Controller {
             match wake {
                 Ok(Wake::Now) => continue,
                 Ok(wake) => {
-                    if safety && found_something(before, self.memory.get(key).as_deref()) {
+                    if safety && found_something(before, self.action_store.get(key).as_deref()) {
                         metrics::counter!("aileron_safety_finds_total").increment(1);
-                        tracing::warn!(parent: &span, "a change was missed and found only by looking");
+                        tracing::warn!(parent: &span, "no watch reported a change of this action; a safety round found it");
                     }
                     next = self.after(key, wake).instrument(span).await;
                 }
@@ -132,10 +138,10 @@ impl Controller {
         self.queue.finished(key, next);
     }
 
-    /// When to come back after a round that went well.
+    /// When the next round is due after a round without an error.
     async fn after(&self, key: &ActionKey, wake: Wake) -> Next {
         self.queue.succeeded(key);
-        let Some(action) = self.memory.get(key).filter(|_| wake != Wake::Never) else { return Next::Idle };
+        let Some(action) = self.action_store.get(key).filter(|_| wake != Wake::Never) else { return Next::Idle };
         let clock = &self.reconciler.clock;
         let (now, instant) = (clock.now(), clock.instant());
         let held = match self.statuses.flush_if_due(key, || self.queue.is_dirty(key)).await {
@@ -150,14 +156,14 @@ impl Controller {
         let failures = self.queue.failed(key);
         let pause = backoff(failures);
         metrics::counter!("aileron_round_failures_total").increment(1);
-        tracing::warn!(error = %error, failures, pause_ms = pause.as_millis(), "the round failed and is tried again");
+        tracing::warn!(error = %error, failures, pause_ms = pause.as_millis(), "the round failed and will be retried");
         Next::At(self.reconciler.clock.instant() + pause)
     }
 }
 
-/// When the next round of an action is due. `wake` is what its last round asked for, `held` when a held status must be
-/// sent. An action at the gate is woken by the gate, so a far-off round that it asks for only guards against a lost
-/// wake-up.
+/// When the next round of an action is due. `wake` is the result of its last round, and `held` is when a held status must
+/// be written. `at_gate` says that the action waits for admission: the gate wakes it, so a round in the far future only
+/// guards against a lost wake-up.
 fn next_round(wake: Wake, held: Option<Instant>, at_gate: bool, now: Timestamp, instant: Instant) -> Next {
     let wanted = match wake {
         Wake::Never => return Next::Idle,
@@ -169,18 +175,18 @@ fn next_round(wake: Wake, held: Option<Instant>, at_gate: bool, now: Timestamp, 
     match wanted.into_iter().chain(held).min() {
         Some(at) if at_gate && at > instant + LONGEST_GATE_PAUSE => Next::Safety(at),
         Some(at) => Next::At(at),
-        None => Next::Safety(instant + SAFETY),
+        None => Next::Safety(instant + SAFETY_INTERVAL),
     }
 }
 
-/// Whether a look that nothing seemed to call for found that something had changed. At the gate the words change as others
-/// come and go; what matters there is whether the action could have gone on.
+/// Whether a safety round found a change that no watch reported. While an action waits for admission, the text of its
+/// reason changes with the other waiting actions; there only a missed chance to go on counts.
 fn found_something(before: &Action, after: Option<&Action>) -> bool {
     let Some(after) = after else { return true };
     if !waits_at_the_gate(before) {
         return before.object.status != after.object.status;
     }
-    // An attempt that waited longer than its task allows was not forgotten.
+    // An attempt that exceeded its time limit while it waited missed no change.
     let (before, now) = (before.status(), after.status());
     !waits_at_the_gate(after) && !now.is_terminal() && now.observed_attempt() == before.observed_attempt()
 }

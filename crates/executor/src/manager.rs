@@ -35,7 +35,7 @@ use crate::storage::BlobStore;
 use aileron_action::object_identity::object_ref;
 
 /// An object that was created but that the watch has not shown is checked again after this time, in case that the watch
-/// missed it. The API server itself is asked for an object that is not visible after 30 seconds, so it is a little longer.
+/// missed it. It is a little longer than `caches::VISIBLE_WITHIN`, after which the API server itself is asked.
 const VISIBILITY_CHECK: SignedDuration = SignedDuration::from_secs(31);
 
 /// What plugin managers work with. All managers of an executor share it.
@@ -97,7 +97,7 @@ impl CorePlugin for PluginManager {
         let task = request.task;
         let before = match state::read(request.state) {
             Ok(state) => state,
-            // The bytes are the same in every round, so trying again is no use.
+            // The stored bytes are the same in every round, so a retry would fail too.
             Err(error) => {
                 let error = ExecutionError::system(code::CORRUPTED_PLUGIN_STATE, error.to_string());
                 let phase = PhaseInfo::permanent_failure(error, TaskInfo::at(task.now)).with_cleanup();
@@ -119,7 +119,7 @@ impl CorePlugin for PluginManager {
                 Some(seen) => {
                     let ended = seen.phase.phase().is_terminal();
                     if ended {
-                        self.gate.object_ended(&action_key(task), &round.object.kind, task.now);
+                        self.gate.object_ended(&action_key(task), &round.object.kind, self.clock.instant());
                     }
                     let check_at = seen.phase.check_at().filter(|_| !ended);
                     (seen.phase, seen.state, check_at)
@@ -136,7 +136,7 @@ impl CorePlugin for PluginManager {
 
     async fn abort(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
         let key = action_key(request.task);
-        self.gate.withdraw(&key, request.task.now);
+        self.gate.withdraw(&key, self.clock.instant());
         if let Some(tokens) = &self.tokens {
             tokens.pools.stop_waiting(&key);
         }
@@ -144,12 +144,12 @@ impl CorePlugin for PluginManager {
     }
 
     async fn finalize(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
-        // Tokens stay: another attempt may follow. They are given back when the action is no longer at work.
+        // Tokens stay: another attempt may follow. They are returned when the action has ended.
         self.release(request.task, has_started(request)).await
     }
 }
 
-/// The attempt is known to have an object.
+/// Whether the attempt is known to have an object.
 fn has_started(request: &CoreRequest<'_>) -> bool {
     state::read(request.state).is_ok_and(|state| state.phase == ManagerPhase::Started)
 }

@@ -1,4 +1,5 @@
-//! Who gets a round next: each action at most once in line, never twice at a time, and timers.
+//! The queue of actions that need a reconcile round, and the timers that put actions into it. An action is in the queue at
+//! most once, and at most one round of it runs at a time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,20 +13,20 @@ use tokio::sync::Notify;
 
 use crate::caches::actions::ActionStore;
 
-/// What a finished round asks for.
+/// When the next round is due after a finished one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Another round at once.
+    /// Immediately.
     Again,
-    /// A round at this moment, or earlier if something changes.
+    /// At this time, or earlier if something changes.
     At(Instant),
-    /// Nothing until something changes, and at this moment a look in case a change was missed.
+    /// When something changes. At this time a safety round runs, in case the watches missed a change.
     Safety(Instant),
-    /// Nothing until something changes.
+    /// When something changes.
     Idle,
 }
 
-/// The line. Waking is cheap and idempotent; a wake-up during a round means another round after it.
+/// The queue. Waking is cheap and idempotent. A wake-up during a round causes another round after it.
 #[derive(Default)]
 pub struct Queue {
     inner: Mutex<Inner>,
@@ -35,18 +36,24 @@ pub struct Queue {
 #[derive(Default)]
 struct Inner {
     slots: HashMap<ActionKey, Slot>,
+    /// The actions whose round can start, in order.
     ready: VecDeque<ActionKey>,
     timers: BTreeMap<(Instant, u64), ActionKey>,
+    /// Makes the keys of timers unique.
     timers_made: u64,
 }
 
 #[derive(Default)]
 struct Slot {
     state: State,
+    /// The action was woken during its round.
     dirty: bool,
     timer: Option<(Instant, u64)>,
+    /// The timer is for a safety round.
     timer_is_safety: bool,
+    /// The current or next round is a safety round.
     by_safety: bool,
+    /// Failed rounds in a row.
     failures: u32,
 }
 
@@ -59,24 +66,24 @@ enum State {
 }
 
 impl Queue {
-    /// Something about the action changed.
+    /// Puts an action into the queue, because something about it changed.
     pub fn wake(&self, key: &ActionKey) {
         self.lock().wake(key);
         self.changed.notify_one();
     }
 
-    /// Something about the action will be due.
+    /// Puts an action into the queue at this time, unless an earlier timer of it is set.
     pub fn wake_at(&self, key: &ActionKey, at: Instant) {
         self.lock().set_timer(key, at, false);
         self.changed.notify_one();
     }
 
-    /// The next action in line; waits until there is one. The caller owes a [`Queue::finished`].
+    /// Waits for the next action. The caller runs its round and then calls [`Queue::finished`].
     pub async fn next(&self) -> ActionKey {
         loop {
             let due = {
                 let mut inner = self.lock();
-                inner.fire_timers(Instant::now());
+                inner.fire_timers(tokio::time::Instant::now().into_std());
                 if let Some(key) = inner.start_next() {
                     return key;
                 }
@@ -92,7 +99,7 @@ impl Queue {
         }
     }
 
-    /// The action's round is over.
+    /// Records that the round of an action has ended.
     pub fn finished(&self, key: &ActionKey, next: Next) {
         let mut inner = self.lock();
         let Some(slot) = inner.slots.get_mut(key) else { return };
@@ -109,17 +116,17 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// The action's round began only because nothing was seen for long.
+    /// Whether the current round of the action is a safety round.
     pub fn is_safety(&self, key: &ActionKey) -> bool {
         self.lock().slots.get(key).is_some_and(|slot| slot.by_safety)
     }
 
-    /// Something changed since the action's round began.
+    /// Whether the action was woken since its current round began.
     pub fn is_dirty(&self, key: &ActionKey) -> bool {
         self.lock().slots.get(key).is_some_and(|slot| slot.dirty)
     }
 
-    /// Counts a failed round; the answer is how many failed in a row.
+    /// Counts a failed round. Returns how many rounds of the action failed in a row.
     pub fn failed(&self, key: &ActionKey) -> u32 {
         let mut inner = self.lock();
         let slot = inner.slots.entry(key.clone()).or_default();
@@ -127,20 +134,20 @@ impl Queue {
         slot.failures
     }
 
-    /// Forgets failed rounds.
+    /// Resets the count of failed rounds.
     pub fn succeeded(&self, key: &ActionKey) {
         if let Some(slot) = self.lock().slots.get_mut(key) {
             slot.failures = 0;
         }
     }
 
-    /// Actions in line, for the gauge.
+    /// How many actions wait for their round, for the gauge.
     pub fn depth(&self) -> usize {
         self.lock().ready.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing panics while the lock is held, and the line is valid between any two statements.
+        // No code panics while it holds the lock.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -198,7 +205,7 @@ impl Inner {
         let slot = self.slots.entry(key.clone()).or_default();
         slot.state = State::Running;
         slot.dirty = false;
-        // The round will say anew when it wants to be woken.
+        // The round sets the next timer when it ends.
         if let Some(timer) = slot.timer.take() {
             self.timers.remove(&timer);
         }
@@ -209,8 +216,8 @@ impl Inner {
 /// Wakes actions through the queue.
 pub struct QueueWaker {
     /// Knows when an action was created.
-    pub memory: Arc<ActionStore>,
-    /// Gives actions their rounds.
+    pub action_store: Arc<ActionStore>,
+    /// The actions that need a round.
     pub queue: Arc<Queue>,
 }
 
@@ -220,7 +227,7 @@ impl ActionWaker for QueueWaker {
     }
 
     fn created_at(&self, key: &ActionKey) -> Option<Timestamp> {
-        self.memory.get(key)?.object.metadata.creation_timestamp.as_ref().map(|time| time.0)
+        self.action_store.get(key)?.object.metadata.creation_timestamp.as_ref().map(|time| time.0)
     }
 }
 
@@ -235,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_action_is_in_line_once_however_often_it_is_woken() {
+    async fn an_action_is_in_the_queue_once_however_often_it_is_woken() {
         let queue = Queue::default();
         queue.wake(&key("a"));
         queue.wake(&key("a"));
@@ -257,20 +264,22 @@ mod tests {
         assert_eq!(queue.next().await, key("a"));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn timers_fire_in_order_and_the_earlier_of_two_wins() {
         let queue = Queue::default();
-        let now = Instant::now();
-        queue.wake_at(&key("late"), now + Duration::from_millis(40));
-        queue.wake_at(&key("soon"), now + Duration::from_millis(10));
-        queue.wake_at(&key("soon"), now + Duration::from_secs(60));
+        let start = tokio::time::Instant::now();
+        let at = |seconds| start.into_std() + Duration::from_secs(seconds);
+        queue.wake_at(&key("late"), at(4000));
+        queue.wake_at(&key("soon"), at(1000));
+        queue.wake_at(&key("soon"), at(6000));
         assert_eq!(queue.next().await, key("soon"));
+        assert_eq!(start.elapsed().as_secs(), 1000, "timers follow tokio's clock, which is paused here");
         assert_eq!(queue.next().await, key("late"));
-        assert!(now.elapsed() >= Duration::from_millis(40));
+        assert_eq!(start.elapsed().as_secs(), 4000);
     }
 
     #[tokio::test]
-    async fn a_look_for_safety_is_told_apart_from_a_change() {
+    async fn a_safety_round_is_distinguished_from_a_round_after_a_change() {
         let queue = Queue::default();
         queue.wake(&key("a"));
         let running = queue.next().await;
@@ -285,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_action_without_further_wishes_leaves_nothing_behind() {
+    async fn an_idle_action_leaves_no_state_behind() {
         let queue = Queue::default();
         queue.wake(&key("a"));
         let running = queue.next().await;

@@ -21,7 +21,7 @@ pub(crate) mod validate;
 use std::sync::Arc;
 
 use aileron_action::metadata::{MetadataError, MetadataSettings, task_metadata, task_paths};
-use aileron_action::{Action, FINALIZER, Template};
+use aileron_action::{ACTION_FINALIZER, Action, Template};
 use aileron_kubekit::ApiError;
 use aileron_machinery::time::clock::Clock;
 use aileron_machinery::{CorePlugin, Platform, TaskContext};
@@ -164,5 +164,5 @@ impl Reconciler {
 }
 
 fn has_finalizer(action: &Action) -> bool {
-    action.object.metadata.finalizers.as_deref().unwrap_or_default().iter().any(|name| name == FINALIZER)
+    action.object.metadata.finalizers.as_deref().unwrap_or_default().iter().any(|name| name == ACTION_FINALIZER)
 }

@@ -16,14 +16,14 @@ use crate::manager::{ManagerBackends, PluginManager};
 pub use aileron_action::plugin_choice::{NoPlugin, PluginDescription, RegistryError, RegistryRules, Why};
 pub use core_services::LocalSecrets;
 
-/// What the plugins of an executor work with.
+/// The services that the plugins of an executor use.
 #[derive(Clone)]
 pub struct Backends {
-    /// For plugins with objects; core plugins share storage, tokens and clock.
+    /// For Kubernetes plugins. Core plugins use its storage, tokens and clock.
     pub manager: ManagerBackends,
     /// The secrets of the executor itself.
     pub secrets: Arc<dyn Secrets>,
-    /// Wakes actions, and knows when they were created.
+    /// Wakes actions, and returns when they were created.
     pub waker: Arc<dyn ActionWaker>,
 }
 
@@ -53,7 +53,7 @@ impl Registry {
     /// Sets up every enabled plugin. Called once, before the first task.
     ///
     /// # Errors
-    /// A plugin cannot work; the error comes with its id.
+    /// When a plugin cannot be set up. The error comes with the id of the plugin.
     pub async fn set_up(&self) -> Result<(), (Arc<str>, PluginError)> {
         for (description, plugin) in self.list.plugins().iter().zip(&self.plugins) {
             if description.enabled {
@@ -70,7 +70,7 @@ impl Registry {
         Self { list: self.list.without_default(), ..self }
     }
 
-    /// The plugin for an action, and why it is that one. See [`PluginList::choose`].
+    /// The plugin for an action, and why it was chosen. See [`PluginList::choose`].
     pub fn resolve(&self, spec: &TaskActionSpec) -> Result<(&Arc<dyn CorePlugin>, Why), NoPlugin> {
         let choice = self.list.choose(&spec.task_type, &spec.project, &spec.domain)?;
         let plugin = self.plugins.get(choice.index).ok_or_else(|| NoPlugin::NoDefault(spec.task_type.clone()))?;
@@ -82,17 +82,17 @@ impl Registry {
         self.list.plugins()
     }
 
-    /// The kinds that enabled plugins make.
+    /// The kinds of the objects that enabled plugins create.
     pub fn kinds(&self) -> Vec<ResourceKind> {
         self.list.kinds()
     }
 
-    /// Rules that can be followed but look like mistakes.
+    /// Rules that are valid but are probably mistakes.
     pub fn suspicious_rules(&self) -> &[String] {
         self.list.suspicious_rules()
     }
 
-    /// What the operator should know: plugins that hide one another.
+    /// Warnings for the operator: plugins that hide one another.
     pub fn warnings(&self) -> &[String] {
         self.list.warnings()
     }

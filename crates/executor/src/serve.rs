@@ -1,7 +1,7 @@
-//! What the executor answers over HTTP: health probes and metrics.
+//! The HTTP servers of the executor, for health probes and metrics.
 //!
-//! [`Endpoints::bind`] opens the sockets, so that an address in use stops the start; [`Endpoints::run`] answers until it
-//! is told to stop. Secrets are put into pods by a server of their own, not by these.
+//! [`Endpoints::bind`] opens the sockets, so that the executor does not start if an address is in use. [`Endpoints::run`]
+//! serves requests until it is cancelled. The webhook that injects secrets into pods is a separate server.
 
 mod access;
 mod address;
@@ -31,10 +31,10 @@ use self::access::Access;
 use self::certificate::{Certificates, Origin};
 use self::listen::Transport;
 
-/// A server could not be started.
+/// Why a server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The configured address is not one.
+    /// The configured address is not valid.
     #[error("{key}: {source}")]
     Address {
         /// The configuration key.
@@ -42,7 +42,7 @@ pub enum ServeError {
         /// What is wrong with it.
         source: AddressError,
     },
-    /// Nothing can listen there.
+    /// The socket cannot be opened.
     #[error(
         "{key}: cannot listen on {address}: {source}; free the port, choose another one, or switch it off with \"0\""
     )]
@@ -51,7 +51,7 @@ pub enum ServeError {
         key: &'static str,
         /// The address.
         address: BindAddress,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
     /// The certificate of the metrics server cannot be used.
@@ -59,7 +59,7 @@ pub enum ServeError {
     Certificate(#[from] CertificateError),
 }
 
-/// The servers, listening but not yet answering.
+/// The servers, with open sockets. They do not answer requests yet.
 pub struct Endpoints {
     health: Option<Server>,
     metrics: Option<Server>,
@@ -80,7 +80,7 @@ const METRICS_KEY: &str = "executor.metricsBindAddress";
 impl Endpoints {
     /// Opens the sockets that the configuration names.
     ///
-    /// The client asks the API server who may read metrics; it is used only if metrics are served by HTTPS.
+    /// The client is used to ask the API server who may read metrics, and only if metrics are served by HTTPS.
     ///
     /// # Differs from upstream
     ///
@@ -117,19 +117,19 @@ impl Endpoints {
         Ok(Self { health, metrics, certificates, recorded })
     }
 
-    /// Where health probes are answered.
+    /// The address of the server for health probes; `None` if it is disabled.
     #[must_use]
     pub fn health_address(&self) -> Option<SocketAddr> {
         self.health.as_ref().map(|server| server.address)
     }
 
-    /// Where metrics are answered.
+    /// The address of the server for metrics; `None` if it is disabled.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(|server| server.address)
     }
 
-    /// Answers until told to stop, then lets open requests end.
+    /// Serves requests until cancelled, then waits for open requests.
     pub async fn run(self, stop: CancellationToken) {
         let answer = |server: Option<Server>| async {
             if let Some(Server { listener, router, transport, .. }) = server {

@@ -1,4 +1,4 @@
-//! Blob storage: where inputs, outputs and error documents of tasks live.
+//! Blob storage for inputs, outputs and error documents of tasks.
 
 mod backends;
 mod files;
@@ -22,21 +22,21 @@ pub use stores::ObjectStores;
 /// Reads and writes whole blobs by reference, for example `s3://bucket/run/outputs.pb`.
 #[async_trait]
 pub trait BlobStore: Send + Sync {
-    /// The content of a blob, or nothing if there is none.
+    /// The content of a blob; `None` if it does not exist.
     async fn get(&self, uri: &str) -> Result<Option<Bytes>, StorageError>;
 
-    /// Stores a blob. Readers see the old content or the new one, never a part.
+    /// Stores a blob. Readers see the old content or the new one, never a part of it.
     async fn put(&self, uri: &str, content: Bytes) -> Result<(), StorageError>;
 
-    /// The size of a blob, or nothing if there is none.
+    /// The size of a blob; `None` if it does not exist.
     async fn size(&self, uri: &str) -> Result<Option<u64>, StorageError>;
 
-    /// Whether there is a blob.
+    /// Whether a blob exists.
     async fn exists(&self, uri: &str) -> Result<bool, StorageError> {
         Ok(self.size(uri).await?.is_some())
     }
 
-    /// Copies a blob; the two references may belong to different stores. False if there is nothing to copy.
+    /// Copies a blob; the two references may belong to different stores. Returns false if the blob does not exist.
     async fn copy(&self, from: &str, to: &str) -> Result<bool, StorageError> {
         match self.get(from).await? {
             Some(content) => self.put(to, content).await.map(|()| true),
@@ -69,7 +69,7 @@ pub enum StorageError {
         /// The configured container.
         configured: String,
     },
-    /// The blob is larger than a download may be.
+    /// The blob is larger than the download limit.
     #[error(
         "limit exceeded. {:.6}mb > {limit_mb}mb. You can increase the limit by setting maxDownloadMBs. ({uri})",
         *size as f64 / MIB as f64
@@ -97,7 +97,7 @@ pub enum StorageError {
         action: &'static str,
         /// The reference.
         uri: String,
-        /// The backend's answer.
+        /// The error of the backend.
         #[source]
         source: object_store::Error,
     },
@@ -108,7 +108,7 @@ pub enum StorageError {
         action: &'static str,
         /// The reference.
         uri: String,
-        /// The system's answer.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },

@@ -40,17 +40,17 @@ pub(crate) const PAGE: u32 = 500;
 /// What every watch works with. Clones share everything.
 #[derive(Clone)]
 pub struct WatchContext {
-    /// The cluster.
+    /// The client of the cluster.
     pub client: kube::Client,
     /// The caches that watches fill.
     pub caches: Caches,
     /// Receives the actions that a change concerns.
     pub queue: Arc<Queue>,
-    /// Is told when an object is gone.
+    /// Drops its record of own writes to an object that was deleted.
     pub objects: Arc<KubeObjects>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Is told when the first list of a watch is complete.
+    /// Which watches have their first complete list.
     pub synced: Synced,
     /// Ends all watches.
     pub cancel: CancellationToken,
@@ -208,12 +208,13 @@ impl WatchContext {
         let client = kube::Client::try_from(kube::Config::new(address)).expect("a client");
         let caches = Caches::new("flyte");
         let writer = crate::cluster::kube::Writer::new(client.clone());
+        let clock: Arc<dyn Clock> = Arc::new(aileron_machinery::time::clock::SystemClock);
         Self {
             client,
-            objects: Arc::new(KubeObjects::new(writer, caches.clone())),
+            objects: Arc::new(KubeObjects::new(writer, caches.clone(), Arc::clone(&clock))),
             caches,
             queue: Arc::default(),
-            clock: Arc::new(aileron_machinery::time::clock::SystemClock),
+            clock,
             synced: Synced::new(Readiness::default()),
             cancel: CancellationToken::new(),
         }

@@ -10,12 +10,8 @@ pub mod code {
     pub const METADATA_TOO_LARGE: &str = "MetadataTooLarge";
     /// The stored plugin state cannot be read.
     pub const CORRUPTED_PLUGIN_STATE: &str = "CorruptedPluginState";
-    /// A call to the cluster or a service failed.
-    pub const RUNTIME_FAILURE: &str = "RuntimeFailure";
     /// A service below could not do its part.
     pub const DOWNSTREAM_SYSTEM_ERROR: &str = "DownstreamSystemError";
-    /// The task's own metadata could not be read.
-    pub const METADATA_ACCESS_FAILED: &str = "MetadataAccessFailed";
 }
 
 /// A plugin could not compute its answer.

@@ -92,14 +92,6 @@ impl PluginSet {
         self
     }
 
-    /// Adds all plugins of another set, in their order.
-    #[must_use]
-    pub fn with_all(mut self, others: &Self) -> Self {
-        self.k8s.extend(others.k8s.iter().cloned());
-        self.core.extend(others.core.iter().cloned());
-        self
-    }
-
     /// The Kubernetes plugins.
     pub fn k8s(&self) -> &[Arc<dyn ObjectPlugin>] {
         &self.k8s

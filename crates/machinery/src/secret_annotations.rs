@@ -7,12 +7,6 @@ use aileron_idl::flyteidl2::core::Secret;
 use aileron_idl::flyteidl2::core::secret::MountType;
 use aileron_kubekit::digest::base32;
 
-/// Label of pods the webhook looks at.
-pub const POD_LABEL: &str = "inject-flyte-secrets";
-
-/// Value of [`POD_LABEL`].
-pub const POD_LABEL_VALUE: &str = "true";
-
 /// Annotations are named by this and the index of the secret.
 const ANNOTATION_PREFIX: &str = "flyte.secrets/s";
 

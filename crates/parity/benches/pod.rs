@@ -1,6 +1,6 @@
-//! How long a pod takes to build and to read, and how much memory is asked for on the way: `make bench`.
+//! Time and allocations for building a pod and for reading its phase: `make bench`.
 //!
-//! The tasks are recorded ones, as an SDK sends them. The bars: a typical pod in under 50 µs and 200 allocations, a
+//! The tasks are recorded, as an SDK sends them. The targets: a typical pod in under 50 µs and 200 allocations, a
 //! phase in under 5 µs.
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -28,7 +28,7 @@ fn task(case: &Case) -> (Arc<dyn ObjectPlugin>, TaskContext) {
 }
 
 /// A container task: with the platform's defaults alone, with every default an operator can set, and merged with a
-/// pod template; then a task that brings a whole pod.
+/// pod template; then a task with a pod spec of its own.
 #[divan::bench(args = [
     "python-resources-default",
     "python-resources-allknobs",
@@ -40,7 +40,7 @@ fn build(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench(|| block_on(plugin.build(black_box(&task))).unwrap());
 }
 
-/// A pod that waits, one that runs, and one that failed.
+/// Pods that wait, run, or have failed.
 #[divan::bench(args = [
     "waiting-ContainerCreating-30s",
     "prior-PhaseRunning-0-n-running",

@@ -1,15 +1,15 @@
-//! A Kubernetes API server on loopback for as long as a value lives: a real one with its etcd, or the sandbox's.
+//! A Kubernetes API server on loopback that runs until [`Cluster`] is dropped: kube-apiserver with etcd, or the sandbox's.
 //!
-//! Nobody schedules and nobody runs pods in it: [`crate::kubelet`] plays that part. Nor does anything do what
-//! controllers do, count quota and collect garbage, unless [`Options::controllers`] asks for it.
+//! It has no scheduler and no node: [`crate::kubelet`] simulates both. Quota is counted and garbage is collected only
+//! with [`Options::controllers`].
 
 mod audit;
 mod binaries;
 mod certs;
 mod crd;
-mod front;
 mod journal;
 mod process;
+mod proxy;
 mod real;
 mod sandbox;
 
@@ -31,28 +31,28 @@ use self::sandbox::Sandbox;
 
 pub use self::audit::AuditRecord;
 pub use self::crd::install_crd;
-pub use self::front::{Front, Passed, Refuse};
+pub use self::proxy::{ProxiedRequest, Proxy, RefusalRule};
 
-/// Between two looks at a server that is starting; small against the two to three seconds a start takes.
-const POLL: Duration = Duration::from_millis(50);
-/// Ports are chosen, released and then bound by the child, so another program may take one in between.
+/// How often a starting server is polled. A start takes two to three seconds.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// A free port is chosen, released, and then bound by the child process. Another program may take it in between.
 const START_ATTEMPTS: usize = 3;
 
 /// How to start a [`Cluster`].
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whose API server.
+    /// Which API server to start.
     pub server: Server,
     /// Give up, with the logs in the error, when the API server is not ready after this long.
     pub ready_timeout: Duration,
     /// Namespaces to create before `start` returns.
     pub namespaces: Vec<String>,
-    /// Whose requests [`Cluster::requests`] can count.
+    /// The users whose requests [`Cluster::requests`] can return.
     pub audited: Vec<User>,
-    /// More kube-apiserver flags, each as `--name=value`. The sandbox has none.
+    /// Additional kube-apiserver flags, each as `--name=value`. The sandbox ignores them.
     pub apiserver_flags: Vec<String>,
-    /// Whether quota is counted, garbage collected and deleted namespaces emptied: by a kube-controller-manager beside
-    /// the real server, by the sandbox itself.
+    /// Whether quota is counted, garbage is collected and deleted namespaces are emptied. A kube-controller-manager does
+    /// this for the real server; the sandbox does it itself.
     pub controllers: bool,
 }
 
@@ -62,18 +62,18 @@ pub enum Server {
     /// kube-apiserver and etcd, as processes.
     #[default]
     Real,
-    /// The one of `aileron-apiserver`, in this process.
+    /// The API server of `aileron-apiserver`, in this process.
     Sandbox,
 }
 
 /// The identities that the API server knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum User {
-    /// The person at the keyboard: `system:masters`, exempt from priority and fairness.
+    /// The test itself: `system:masters`, exempt from API priority and fairness.
     Admin,
-    /// The executor's service account, so that it gets the flow control an in-cluster controller gets.
+    /// The executor's service account. The API server applies the flow control of an in-cluster controller to it.
     Executor,
-    /// Whatever plays nodes and operators: `system:masters` too, but apart from the admin in the audit log.
+    /// Simulated nodes and operators: `system:masters` too, but separate from the admin in the audit log.
     Sim,
 }
 
@@ -82,7 +82,7 @@ pub enum User {
 pub struct Cluster {
     url: String,
     options: Options,
-    // Declared before the directory: processes end first, then their files go.
+    // Declared before the directory: fields are dropped in order, so processes end before their files are removed.
     plane: Plane,
     dir: TempDir,
 }
@@ -97,7 +97,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             server: Server::Real,
-            // A start takes 3 s on an idle machine; on a loaded CI machine twenty times that is still no hang.
+            // A start takes 3 s on an idle machine. A loaded CI machine may need up to twenty times that.
             ready_timeout: Duration::from_secs(60),
             namespaces: vec!["flyte".to_owned()],
             audited: vec![User::Executor],
@@ -110,7 +110,7 @@ impl Default for Options {
 impl User {
     const ALL: [Self; 3] = [Self::Admin, Self::Executor, Self::Sim];
 
-    /// The name that the API server sees.
+    /// The user name that the API server sees.
     #[must_use]
     pub fn username(self) -> &'static str {
         match self {
@@ -135,17 +135,17 @@ impl User {
         }
     }
 
-    /// The server listens on loopback and lives for one test run: a token need not be secret, only distinct.
+    /// The server listens on loopback for one test run only, so a token need not be secret, only distinct.
     fn token(self) -> String {
         format!("token-of-{}", self.file_stem())
     }
 }
 
 impl Cluster {
-    /// Starts the servers and waits until `/readyz` answers; builds their binaries first where they are absent.
+    /// Starts the servers and waits until `/readyz` answers; builds missing binaries first.
     ///
     /// # Errors
-    /// No binaries, or a server that did not become ready; the error holds the end of its log.
+    /// The binaries cannot be built, or a server did not become ready. The error contains the end of its log.
     pub async fn start(options: Options) -> Result<Self> {
         crate::init();
         let cluster = match options.server {
@@ -156,10 +156,10 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The one cluster of this test binary, started by whoever asks first. Tests that share it keep to namespaces of
-    /// their own; a test that restarts the API server or counts requests across namespaces starts its own.
+    /// The cluster that the tests of this binary share; the first caller starts it. Each test uses its own namespaces. A
+    /// test that restarts the API server or counts requests across namespaces starts its own cluster.
     ///
-    /// A static value is never dropped: the processes end, and their files go, when the test process does.
+    /// A static value is never dropped: the processes end, and their files are removed, when the test process ends.
     ///
     /// # Errors
     /// As [`Cluster::start`]; the next caller tries again.
@@ -171,7 +171,8 @@ impl Cluster {
     async fn start_real(options: Options) -> Result<Self> {
         let controllers = options.controllers;
         let locate = move || anyhow::Ok((binaries::servers()?, controllers.then(binaries::manager).transpose()?));
-        let (servers, manager) = tokio::task::spawn_blocking(locate).await.context("looking for the binaries")??;
+        let (servers, manager) =
+            tokio::task::spawn_blocking(locate).await.context("locating the control plane binaries")??;
         let mut attempt = 1;
         let mut cluster = loop {
             match Self::start_once(&servers, options.clone()).await {
@@ -183,7 +184,7 @@ impl Cluster {
         };
         let kubeconfig = cluster.kubeconfig(User::Admin);
         if let (Some(manager), Plane::Real(real)) = (manager, &mut cluster.plane) {
-            real.control(&manager, cluster.dir.path(), &kubeconfig)?;
+            real.start_controllers(&manager, cluster.dir.path(), &kubeconfig)?;
         }
         Ok(cluster)
     }
@@ -209,19 +210,19 @@ impl Cluster {
         let sandbox = Sandbox::start(dir.path(), options.controllers)?;
         let url = sandbox.url();
         for user in User::ALL {
-            // `kubectl` sends no credentials where there is no TLS, so the address holds them too.
+            // `kubectl` sends no credentials without TLS, so the address contains the token too.
             write_kubeconfig(dir.path(), user, &format!("{url}/{}", user.token()), None)?;
         }
         Ok(Self { url, options, plane: Plane::Sandbox(sandbox), dir })
     }
 
-    /// Which API server it is.
+    /// Which API server this cluster has.
     #[must_use]
     pub fn server(&self) -> Server {
         self.options.server
     }
 
-    /// The sandbox's server, which can be looked into and told to misbehave; none where the server is real.
+    /// The sandbox's API server, for inspection and fault injection; `None` for a real server.
     #[must_use]
     pub fn sandbox(&self) -> Option<&ApiServer> {
         match &self.plane {
@@ -236,7 +237,7 @@ impl Cluster {
         &self.url
     }
 
-    /// The directory with logs and credentials; it goes with the cluster.
+    /// The directory with logs and credentials. It is removed with the cluster.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
@@ -248,20 +249,20 @@ impl Cluster {
         kubeconfig_path(self.dir.path(), user)
     }
 
-    /// A client that acts as `user`. Make one per test: a client belongs to the runtime it was made on.
+    /// A client that acts as `user`. Create one per test: a client belongs to the runtime that created it.
     ///
     /// # Errors
-    /// An unreadable kubeconfig.
+    /// The kubeconfig is unreadable.
     pub async fn client(&self, user: User) -> Result<Client> {
         let path = self.kubeconfig(user);
         let kubeconfig = Kubeconfig::read_from(&path).with_context(|| format!("reading {}", path.display()))?;
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        // As the program has it: an executor hears of every refusal.
+        // As in the real program: the client does not retry, so the executor sees every refusal.
         config.default_retry = user != User::Executor;
         Ok(Client::try_from(config)?)
     }
 
-    /// Kills the API server and waits until it is really gone. Its address and data stay.
+    /// Kills the API server and waits until it has ended. Its address and data stay.
     pub fn stop_apiserver(&self) {
         match &self.plane {
             Plane::Real(real) => real.stop_apiserver(),
@@ -290,11 +291,11 @@ impl Cluster {
         self.start_apiserver().await
     }
 
-    /// What `user` asked of the API server so far, oldest first, one record per request; a watch counts as soon as it
-    /// is open. A request appears a moment after its answer, so wait for the last one that a test expects.
+    /// The requests of `user` so far, oldest first. A watch is included as soon as it is open. A request is recorded a
+    /// moment after its answer, so a test must wait for the last request that it expects.
     ///
     /// # Errors
-    /// A user that is not in [`Options::audited`], or a broken log.
+    /// The user is not in [`Options::audited`], or the audit log is unreadable.
     pub fn requests(&self, user: User) -> Result<Vec<AuditRecord>> {
         if !self.options.audited.contains(&user) {
             bail!("requests of {user:?} are not recorded: add it to Options::audited");
@@ -305,8 +306,8 @@ impl Cluster {
         }
     }
 
-    /// The end of a server's log: `etcd`, `kube-apiserver` or `kube-controller-manager`. The sandbox's server is
-    /// `kube-apiserver`, and its log is what it was asked last.
+    /// The end of the log of `etcd`, `kube-apiserver` or `kube-controller-manager`. For the sandbox it is the list of the
+    /// last requests, whatever the name.
     #[must_use]
     pub fn log(&self, name: &str) -> String {
         match &self.plane {
@@ -321,7 +322,7 @@ impl Cluster {
                 let client = self.client(User::Admin).await?;
                 real.wait_ready(&client, self.dir.path(), self.options.ready_timeout).await
             }
-            // It listens before it is there at all.
+            // `Sandbox::start` and `resume` return only after the listener is bound.
             Plane::Sandbox(_) => Ok(()),
         }
     }
@@ -335,10 +336,10 @@ impl Cluster {
     }
 }
 
-/// Creates a namespace; one that exists is fine.
+/// Creates a namespace, unless it exists.
 ///
 /// # Errors
-/// Whatever the API server objects to, apart from the name being taken.
+/// The API server refuses the request for another reason than an existing namespace.
 pub async fn create_namespace(client: &Client, name: &str) -> Result<()> {
     use k8s_openapi::api::core::v1::Namespace;
     let mut namespace = Namespace::default();
@@ -349,13 +350,13 @@ pub async fn create_namespace(client: &Client, name: &str) -> Result<()> {
     }
 }
 
-/// A panicking test must still be able to stop its servers, so a poisoned lock is taken as it is.
+/// Locks a mutex, poisoned or not: a panicking test must still be able to stop its servers.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    // All are held until all are known, else the system could hand out one port twice.
+    // All listeners stay bound until all ports are known; otherwise the system could return one port twice.
     let held = (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<Vec<_>, _>>()?;
     let mut ports = [0; N];
     for (port, listener) in ports.iter_mut().zip(&held) {
@@ -369,7 +370,7 @@ fn kubeconfig_path(dir: &Path, user: User) -> PathBuf {
 }
 
 fn directory() -> Result<TempDir> {
-    tempfile::Builder::new().prefix("aileron-cluster-").tempdir().context("creating a directory")
+    tempfile::Builder::new().prefix("aileron-cluster-").tempdir().context("creating the directory of the cluster")
 }
 
 fn write_tokens(dir: &Path) -> Result<()> {

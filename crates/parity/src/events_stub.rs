@@ -32,7 +32,7 @@ pub enum FaultKind {
     #[default]
     None,
     /// The request is refused before it is carried out.
-    Refuse(Code),
+    RefusalRule(Code),
     /// The request is carried out, but the answer is `unavailable`. An executor that delivers at least once sends the
     /// request again.
     LoseAnswer,
@@ -81,7 +81,7 @@ impl Fault {
     /// Every request is refused with `code`.
     #[must_use]
     pub fn refuse(code: Code) -> Self {
-        Self { kind: FaultKind::Refuse(code), ..Self::default() }
+        Self { kind: FaultKind::RefusalRule(code), ..Self::default() }
     }
 
     /// Every answer is delayed by this time.
@@ -221,7 +221,7 @@ impl Shared {
             state.fault.take()
         };
         tokio::time::sleep(fault.delay).await;
-        if let FaultKind::Refuse(code) = fault.kind {
+        if let FaultKind::RefusalRule(code) = fault.kind {
             return Err(code.with_message("refused by a fault of the test"));
         }
         let outcome = self.state().services.answer(call, Timestamp::now());

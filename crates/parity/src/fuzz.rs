@@ -1,7 +1,7 @@
-//! Entry points for fuzzers: any bytes as a task template, any bytes as an object. Nothing may panic, and the answer is
-//! an object, a phase, or an error that says something.
+//! Entry points for fuzzers: arbitrary bytes as a task template or as an object. The code may not panic, and the result is
+//! an object, a phase, or an error with a useful message.
 //!
-//! `tests/fuzz.rs` feeds them with damaged recordings in every test run; `fuzz/` hands them to libFuzzer
+//! `tests/fuzz.rs` calls them with damaged recordings in every test run. `fuzz/` calls them from libFuzzer
 //! (`cargo +nightly fuzz run build_object`, in `crates/parity`).
 
 use std::collections::BTreeMap;
@@ -25,12 +25,12 @@ use crate::vectors::context::of_case;
 use crate::vectors::installation::Installation;
 use crate::vectors::phase_info::phase_info;
 
-/// What became of some bytes.
+/// The result for one input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// They are no template or no object.
+    /// The bytes are not a template or not an object.
     Unreadable,
-    /// An error, with its text.
+    /// The code returned an error with this text.
     Refused(String),
     /// The object that was built, or the phase that was read.
     Made(Value),
@@ -52,7 +52,7 @@ impl Builder {
     /// Builds under the configurations and pod templates of these recorded cases.
     pub fn new(cases: &[Case]) -> anyhow::Result<Self> {
         let offline = |case: &Case| -> anyhow::Result<Offline> {
-            let given = read::task(b"{type: python}").context("the smallest template")?;
+            let given = read::task(b"{type: python}").context("reading the minimal template")?;
             let templates = case.input("context").get("podTemplates").cloned().unwrap_or_default();
             let pod_templates: Option<Vec<PodTemplate>> = serde_json::from_value(templates)?;
             Ok(Offline {
@@ -77,7 +77,7 @@ impl Builder {
         let Some((choice, bytes)) = data.split_first() else { return Answer::Unreadable };
         let Ok(template) = TaskTemplate::decode(bytes) else { return Answer::Unreadable };
         let mut offline = self.installations[usize::from(*choice) % self.installations.len()].clone();
-        // A type that is empty never gets as far as a plugin.
+        // The reconciler rejects an empty type before a plugin is called.
         offline.action.spec.task_type =
             if template.r#type.is_empty() { "python".to_owned() } else { template.r#type.clone() };
         offline.template = template;
@@ -89,7 +89,7 @@ impl Builder {
 }
 
 impl Reader {
-    /// Reads as the plugin of a recorded case does.
+    /// Reads objects with the plugin and the task of a recorded case.
     pub fn new(case: &Case) -> anyhow::Result<Self> {
         let installation = Installation::of(case)?;
         Ok(Self { plugin: installation.k8s_plugin(case)?, task: of_case(case, &installation)?.with_inputs() })
@@ -102,7 +102,7 @@ impl Reader {
         let prior = ObservedPhase::default();
         let cx = PhaseContext::new(&self.task, &prior);
         let phase = block_on(self.plugin.phase(&cx, object.as_ref()));
-        // The clean-up of objects looks at the same object.
+        // The clean-up of objects reads the same object.
         let _ = block_on(self.plugin.ended(object.as_ref()));
         match phase.map(|phase| phase_info(&phase)) {
             Ok(Ok(phase)) => Answer::Made(phase),

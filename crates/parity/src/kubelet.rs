@@ -1,7 +1,7 @@
-//! Plays scheduler, kubelet and task: binds pods, walks their status to a scripted end, writes what the task would
-//! have written, and finishes graceful deletions.
+//! Simulates scheduler, kubelet and task: binds pods, updates their status up to a scripted end, writes the files that the
+//! task would have written, and finishes graceful deletions.
 //!
-//! What happens to a pod is decided by a [`Script`], from a closure over the pod or from its annotations.
+//! A [`Script`] says what happens to a pod. It comes from a closure over the pod or from the pod's annotations.
 
 mod documents;
 mod drive;
@@ -26,24 +26,26 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use self::documents::{Document, Store};
 pub use self::script::{End, Script, annotations};
 
-/// Decides what happens to a pod; asked once per pod, when it is first seen.
+/// Decides what happens to a pod. It is called once per pod, when the pod is first seen.
 pub type Decide = Arc<dyn Fn(&Pod) -> Script + Send + Sync>;
 
 /// How a [`Kubelet`] behaves.
 #[derive(Clone)]
 pub struct Settings {
-    /// The namespace to serve; all of them where none is given.
+    /// The namespace to serve; `None` means all.
     pub namespace: Option<String>,
     /// The node that pods are bound to. It need not exist as an object.
     pub node: String,
     /// What happens to each pod.
     pub decide: Decide,
-    /// Where tasks write.
+    /// Where the documents of tasks are written.
     pub store: Store,
-    /// From the deletion timestamp to the end of the pod: how long the containers take to stop.
+    /// How long containers take to stop after the pod was deleted.
     pub termination: Duration,
-    /// Whether graceful deletions are finished at all; a node that is cut off never does.
+    /// Whether graceful deletions are finished. An unreachable node never finishes them.
     pub finish_deletions: bool,
+    /// The clock of the node.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 /// One pod that was started.
@@ -53,20 +55,20 @@ pub struct Run {
     pub namespace: String,
     /// Name of the pod.
     pub name: String,
-    /// UID of the pod: two runs of one name are two pods.
+    /// UID of the pod. Two pods of one name have different UIDs.
     pub uid: String,
     /// When its containers started.
     pub at: Timestamp,
 }
 
-/// What tests may look at while the kubelet works.
+/// What the kubelet has done so far, for tests.
 #[derive(Debug, Default)]
 struct Journal {
     runs: Mutex<Vec<Run>>,
     problems: Mutex<Vec<String>>,
 }
 
-/// A running kubelet; it stops when dropped. Pods stay as they are then, and another one takes over from there.
+/// A running kubelet; it stops when dropped. Pods then keep their state, and another kubelet can continue with them.
 #[derive(Debug)]
 pub struct Kubelet {
     journal: Arc<Journal>,
@@ -83,6 +85,7 @@ impl Default for Settings {
             store: Store::Discard,
             termination: Duration::ZERO,
             finish_deletions: true,
+            now: Arc::new(Timestamp::now),
         }
     }
 }
@@ -95,14 +98,14 @@ impl Settings {
         self
     }
 
-    /// Decides by a closure instead of by annotations.
+    /// Takes scripts from a closure instead of annotations.
     #[must_use]
     pub fn decide(mut self, decide: impl Fn(&Pod) -> Script + Send + Sync + 'static) -> Self {
         self.decide = Arc::new(decide);
         self
     }
 
-    /// Writes the tasks' documents there.
+    /// Sets where the documents of tasks are written.
     #[must_use]
     pub fn store(mut self, store: Store) -> Self {
         self.store = store;
@@ -138,7 +141,7 @@ impl Kubelet {
         locked(&self.journal.runs).clone()
     }
 
-    /// Fails if something kept the kubelet from its work: a status that the API server refused, a document not written.
+    /// Fails if the kubelet had a problem: the API server refused a status, or a document could not be written.
     ///
     /// # Errors
     /// All problems, one per line.
@@ -151,8 +154,8 @@ impl Kubelet {
     }
 }
 
-/// One task per pod UID, fed with the newest state of its pod. Level triggered, so a kubelet that starts late, or a
-/// watch that broke, finds everything.
+/// Runs one tokio task per pod UID and sends it the newest state of its pod. It is level-triggered, so a late start or a
+/// broken watch loses nothing.
 async fn serve(client: Client, settings: Settings, journal: Arc<Journal>) {
     let pods: Api<Pod> = match &settings.namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
@@ -162,7 +165,7 @@ async fn serve(client: Client, settings: Settings, journal: Arc<Journal>) {
     pin_mut!(events);
     let settings = Arc::new(settings);
     let mut served: HashMap<String, watch::Sender<Pod>> = HashMap::new();
-    // Owned here, so that all pods' tasks end with this one.
+    // Owned here, so that the tasks of all pods end when this function ends.
     let mut tasks = JoinSet::new();
     while let Some(event) = events.next().await {
         while tasks.try_join_next().is_some() {}

@@ -1,4 +1,4 @@
-//! Proof that Aileron does what it says: recorded vectors, and suites on a real Kubernetes API server and on the sandbox's.
+//! Tests of the whole program: recorded cases, and suites on a real Kubernetes API server and on the sandbox's.
 
 pub mod cluster;
 pub mod events_stub;
@@ -8,9 +8,9 @@ pub mod structure;
 pub mod suite;
 pub mod vectors;
 
-/// Chooses the one TLS implementation of the process; every test and program that opens a connection calls it first.
-/// Calling it again does nothing.
+/// Installs the TLS implementation of the process. Every test and program that opens a connection calls it first. A second
+/// call does nothing.
 pub fn init() {
-    // An error only says that somebody was faster.
+    // An error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -1,4 +1,4 @@
-//! What the workspace is made of: its crates, the top-level modules of each crate, and which of them uses which.
+//! The structure of the workspace: its crates, the top-level modules of each crate, and their dependencies.
 //!
 //! Crates and their dependencies come from `cargo metadata`. Modules and their dependencies come from the sources,
 //! which are parsed with `syn`. `tests/architecture.rs` compares both with the lists of what is allowed, and

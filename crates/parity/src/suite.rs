@@ -1,9 +1,9 @@
-//! What suites are made of: a bench with everything an executor needs, executors on it, tasks, and ways to wait.
+//! The parts of suites: a bench with everything an executor needs, executors, tasks, and functions that wait.
 //!
-//! A suite is a function of the [`Server`] it runs on, and [`on_both`](crate::on_both) makes two tests of it. Most share
-//! one bench and one executor ([`Server::shared`]) and keep apart by namespace. Suites that stop things, or need an
-//! executor of another configuration, start a bench of their own ([`Server::bench`], or [`Bench::start`] with options):
-//! an executor works on all namespaces.
+//! A suite is a function of the [`Server`] it runs on, and [`on_both`](crate::on_both) makes two tests of it. Most suites
+//! share one bench and one executor ([`Server::shared`]), each with its own namespace. A suite that stops a component or
+//! needs another configuration starts its own bench ([`Server::bench`], or [`Bench::start`] with options), because an
+//! executor serves all namespaces.
 
 mod bench;
 mod executor;
@@ -18,25 +18,25 @@ pub use self::executor::{Executor, Settings};
 pub use self::logs::Logs;
 pub use self::program::{Program, binary};
 pub use self::scripts::{ATTEMPTS, Document, LEFT_RUNNING, attempts, script};
-pub use self::space::{Shown, Sighting, Sightings, Space};
+pub use self::space::{Observation, Observations, Space, StatusView};
 pub use self::task::{Task, duration_inputs};
 pub use crate::cluster::Server;
 
 use std::time::Duration;
 
-/// Longer than anything here takes on a loaded machine, and short enough to tell that something hangs.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+/// Limit for everything that a suite waits for. Nothing takes this long, even on a loaded machine.
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Between two looks; everything is on loopback, so a look costs nothing.
-pub const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// Pause between two checks of a condition. It is short because all servers are on loopback.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Makes two tests of each of these functions of a [`Server`]: `real::<name>` and `sandbox::<name>`. A function that is
-/// forgotten here is never used, which the compiler says. With `alone:` in front they are left to `make measure`, which
-/// runs one test at a time: they measure, and others would be measured with them.
+/// Makes two tests of each of these functions of a [`Server`]: `real::<name>` and `sandbox::<name>`. The compiler reports a
+/// function that is missing here as unused. With `alone:` the tests measure times: `cargo test` ignores them, and
+/// `make measure` runs them one at a time, because other tests would disturb the measurement.
 #[macro_export]
 macro_rules! on_both {
     (alone: $($name:ident),* $(,)?) => {
-        $crate::on_both!(@ [#[ignore = "measures, so it runs alone: make measure"]] $($name),*);
+        $crate::on_both!(@ [#[ignore = "measures times; run it with: make measure"]] $($name),*);
     };
     (@ $attributes:tt $($name:ident),*) => {
         mod real {

@@ -1,7 +1,7 @@
-//! Running recorded cases: the same input, our result, and where it differs from the recorded one.
+//! Runs recorded cases: computes our result for the recorded input and compares it with the recorded result.
 //!
 //! A case runs in these steps: [`case`] reads it, [`families`] produces our result, [`judge`] compares it with the
-//! recorded one, [`report`] says how it went.
+//! recorded one, [`report`] prints the outcome.
 
 pub mod canonical;
 pub mod case;
@@ -36,10 +36,10 @@ pub enum RunError {
     /// The cases could not be read.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Nothing is left to run, which would otherwise look like success.
+    /// No case was selected, which would otherwise look like success.
     #[error("no case is selected; give <family>[/<group>[/<name>]] as the folders are named")]
     NothingSelected,
-    /// A result could not be written down.
+    /// A result could not be written.
     #[error("failed to write the result of {case}")]
     Write {
         /// Id of the case.
@@ -87,14 +87,14 @@ fn run_case(case: &Case, out: Option<&Path>) -> Result<Outcome, RunError> {
         report::write_result(out, case, &result).map_err(|source| RunError::Write { case: case.id(), source })?;
     }
     let places: Vec<String> = judge::judge(case, &result).iter().map(ToString::to_string).collect();
-    Ok(if places.is_empty() { Outcome::Passed } else { Outcome::Failed(places) })
+    Ok(if places.is_empty() { Outcome::ProxiedRequest } else { Outcome::Failed(places) })
 }
 
-/// The result of a case, or why there is none. A crash of one case must not hide the others.
+/// The result of a case, or why there is none. A panic in one case must not hide the others.
 fn produce(case: &Case) -> Result<Value, String> {
     match panic::catch_unwind(AssertUnwindSafe(|| families::produce(case))) {
         Ok(Ok(result)) => Ok(result),
         Ok(Err(error)) => Err(format!("{error:#}")),
-        Err(_) => Err("crashed; the message is above".into()),
+        Err(_) => Err("panicked; the message is above".into()),
     }
 }

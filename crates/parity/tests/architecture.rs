@@ -95,10 +95,6 @@ const NOWHERE: &[&str] =
 /// belong together, in a folder or in a crate of their own.
 const MAX_MODULES: usize = 14;
 
-/// TEMPORARY: crates that are still being restructured, with the reason. Their modules are not checked, and they have no
-/// list. The test fails as soon as a crate here has neither a cycle nor too many modules: then its row must go.
-const NOT_YET: &[(&str, &str)] = &[];
-
 struct Graph {
     metadata: Metadata,
     /// Direct dependencies of a package, by kind.
@@ -199,12 +195,6 @@ fn module_problems(member: &Member) -> Vec<String> {
     let graph = ModuleGraph::read(&member.root).unwrap();
     let mut problems = structural_problems(&graph);
     let path = member.folder.join("modules.txt");
-    if let Some((_, reason)) = NOT_YET.iter().find(|(name, _)| *name == member.name) {
-        if problems.is_empty() {
-            return vec![format!("remove its row from NOT_YET in {} (it said: {reason})", file!())];
-        }
-        return Vec::new();
-    }
     if std::env::var_os("UPDATE_DOCS").is_some() && graph.cycle().is_none() {
         fs::write(&path, ModuleList::render(&graph)).unwrap();
     }

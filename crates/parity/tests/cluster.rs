@@ -1,4 +1,4 @@
-//! The test bench itself: a real control plane, the kubelet that plays on it, and what can be counted.
+//! Tests of the test bench itself: the control plane, the simulated kubelet, and the recorded requests.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::wait::await_condition;
 use serde_json::json;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn pod(name: &str, annotation: &[(&str, &str)], args: &[&str]) -> Pod {
     let annotations: serde_json::Map<_, _> = annotation.iter().map(|&(k, v)| (k.to_owned(), json!(v))).collect();
@@ -33,8 +33,8 @@ fn pod(name: &str, annotation: &[(&str, &str)], args: &[&str]) -> Pod {
 
 async fn until(pods: &Api<Pod>, name: &str, what: &str, done: impl Fn(&Pod) -> bool) -> Result<Pod> {
     let condition = |pod: Option<&Pod>| pod.is_some_and(&done);
-    let reached = tokio::time::timeout(PATIENCE, await_condition(pods.clone(), name, condition)).await;
-    let pod = reached.with_context(|| format!("{name} was never {what}"))??;
+    let reached = tokio::time::timeout(WAIT_TIMEOUT, await_condition(pods.clone(), name, condition)).await;
+    let pod = reached.with_context(|| format!("{name} did not become {what}"))??;
     pod.with_context(|| format!("{name} is gone"))
 }
 
@@ -44,7 +44,7 @@ async fn until_phase(pods: &Api<Pod>, name: &str, phase: &str) -> Result<Pod> {
 
 async fn until_gone(pods: &Api<Pod>, name: &str) -> Result<()> {
     let gone = await_condition(pods.clone(), name, |pod: Option<&Pod>| pod.is_none());
-    tokio::time::timeout(PATIENCE, gone).await.with_context(|| format!("{name} stayed"))??;
+    tokio::time::timeout(WAIT_TIMEOUT, gone).await.with_context(|| format!("{name} was not deleted"))??;
     Ok(())
 }
 
@@ -53,7 +53,7 @@ fn exit_code(pod: &Pod, container: &str) -> Option<i32> {
     Some(statuses.iter().find(|status| status.name == container)?.state.as_ref()?.terminated.as_ref()?.exit_code)
 }
 
-/// A namespace of one's own in the shared cluster, and a kubelet for it alone.
+/// Creates a namespace in the shared cluster, and starts a kubelet for this namespace only.
 async fn bench(namespace: &str, settings: Settings) -> Result<(Client, Api<Pod>, Kubelet)> {
     let cluster = Cluster::shared().await?;
     let client = cluster.client(User::Admin).await?;
@@ -111,7 +111,7 @@ async fn pods_fail_wait_and_stay_as_their_annotations_say() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_running_pod_is_let_go_when_it_is_deleted() -> Result<()> {
+async fn a_deleted_running_pod_is_removed() -> Result<()> {
     let (_, pods, kubelet) = bench("deleted", Settings::default().decide(|_| Script::new(End::Run))).await?;
     pods.create(&PostParams::default(), &pod("p", &[], &[])).await?;
     until_phase(&pods, "p", "Running").await?;
@@ -120,7 +120,7 @@ async fn a_running_pod_is_let_go_when_it_is_deleted() -> Result<()> {
 
     pods.create(&PostParams::default(), &pod("p", &[], &[])).await?;
     until_phase(&pods, "p", "Running").await?;
-    // The status is seen a moment before the kubelet notes that it wrote it.
+    // The status is visible a moment before the kubelet records the run.
     while kubelet.runs().len() < 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -131,7 +131,7 @@ async fn a_running_pod_is_let_go_when_it_is_deleted() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_sidecar_goes_on_and_events_are_recorded() -> Result<()> {
+async fn a_sidecar_keeps_running_and_events_are_recorded() -> Result<()> {
     let decide = |_: &Pod| Script {
         leave_running: vec!["side".to_owned()],
         events: vec![("Pulled".to_owned(), "from the cache".to_owned())],
@@ -149,7 +149,7 @@ async fn a_sidecar_goes_on_and_events_are_recorded() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_node_that_is_lost_takes_the_pod_with_it() -> Result<()> {
+async fn a_vanishing_pod_is_removed_while_it_runs() -> Result<()> {
     let (_, pods, kubelet) = bench("vanishes", Settings::default().decide(|_| Script::new(End::Vanish))).await?;
     pods.create(&PostParams::default(), &pod("p", &[], &[])).await?;
     until_gone(&pods, "p").await?;
@@ -180,7 +180,7 @@ async fn a_definition_is_served_once_it_is_installed() -> Result<()> {
 
 aileron_parity::on_both!(a_restart_loses_nothing_and_requests_are_counted, controllers_count_quota_and_collect_garbage,);
 
-/// A cluster of its own: it restarts the API server under everybody's feet, and counts requests from the first on.
+/// Needs its own cluster: it restarts the API server and counts all requests.
 async fn a_restart_loses_nothing_and_requests_are_counted(server: Server) -> Result<()> {
     let cluster = Cluster::start(Options { server, ..Options::default() }).await?;
     let admin = cluster.client(User::Admin).await?;
@@ -202,7 +202,7 @@ async fn a_restart_loses_nothing_and_requests_are_counted(server: Server) -> Res
     assert!(executor.get("missing").await.is_err());
     executor.delete("p", &DeleteParams::default()).await?;
     let begin = std::time::Instant::now();
-    while cluster.requests(User::Executor)?.len() < 3 && begin.elapsed() < PATIENCE {
+    while cluster.requests(User::Executor)?.len() < 3 && begin.elapsed() < WAIT_TIMEOUT {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let seen: Vec<_> =
@@ -217,12 +217,14 @@ async fn a_restart_loses_nothing_and_requests_are_counted(server: Server) -> Res
     Ok(())
 }
 
-/// Tries until it works: controllers follow what happens, some a little later.
+/// Retries until `attempt` succeeds: controllers react with a delay.
 async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     let begin = std::time::Instant::now();
     loop {
         match attempt().await {
-            Err(error) if begin.elapsed() > PATIENCE => return Err(error.context(format!("never: {what}"))),
+            Err(error) if begin.elapsed() > WAIT_TIMEOUT => {
+                return Err(error.context(format!("timed out waiting until {what}")));
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             Ok(value) => return Ok(value),
         }
@@ -253,12 +255,12 @@ async fn controllers_count_quota_and_collect_garbage(server: Server) -> Result<(
     owned.metadata.owner_references = serde_json::from_value(reference)?;
     pods.create(&new, &owned).await?;
     let refusal = pods.create(&new, &pod("another", &[], &[])).await.unwrap_err().to_string();
-    let told = "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1";
-    assert!(refusal.contains(told), "{refusal}");
+    let expected = "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1";
+    assert!(refusal.contains(expected), "{refusal}");
 
     owners.delete("owner", &DeleteParams::background()).await?;
     until_gone(&pods, "owned").await?;
-    eventually("there is room again", async || Ok(pods.create(&new, &pod("another", &[], &[])).await?)).await?;
+    eventually("the quota is free again", async || Ok(pods.create(&new, &pod("another", &[], &[])).await?)).await?;
 
     let namespaces: Api<Namespace> = Api::all(client);
     namespaces.delete("counted", &DeleteParams::default()).await?;

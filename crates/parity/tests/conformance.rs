@@ -1,8 +1,7 @@
-//! The sandbox API beside a real kube-apiserver: the same exchanges, the same answers.
+//! Compares the sandbox API with a real kube-apiserver: the same requests must have the same answers.
 //!
-//! `conformance/*.txt` hold the cases. Each is played against both servers in a namespace of its own, and after every
-//! step the two answers are compared, apart from times, uids and revisions. `conformance/script.rs` says how a case
-//! is written.
+//! The cases are in `conformance/*.txt`. Each case runs on both servers in its own namespace. The answers to every step are
+//! compared, except times, UIDs and resource versions. `conformance/script.rs` describes the format of a case.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 #[path = "conformance/normal.rs"]
@@ -16,7 +15,7 @@ use aileron_apiserver::{ApiServer, Options};
 use aileron_parity::cluster::{Cluster, User};
 use anyhow::Result;
 
-/// How many cases there are at least; fewer means that a file was lost.
+/// The minimum number of cases. Fewer means that a file is missing.
 const CASES: usize = 120;
 
 const FILES: [(&str, &str); 9] = [
@@ -35,7 +34,7 @@ async fn compare(file: &str) -> Result<()> {
     let (name, text) = FILES.iter().find(|(name, _)| *name == file).unwrap();
     let cases = script::parse(text)?;
     let real = play::Side::new(Cluster::shared().await?.client(User::Admin).await?);
-    // A bare API server has no controllers, so neither has ours here.
+    // The real API server runs without controllers here, so the sandbox does too.
     let ours = play::Side::new(ApiServer::new(Options { controllers: false, ..Options::default() }).client());
     real.prepare().await?;
     ours.prepare().await?;
@@ -74,9 +73,9 @@ fn there_are_enough_cases() {
     assert!(count >= CASES, "{count}");
 }
 
-/// The comparison must see differences, else the suites prove nothing.
+/// The comparison must find differences; otherwise these tests prove nothing.
 #[test]
-fn a_difference_is_seen() {
+fn a_difference_is_found() {
     let step = script::parse("# x\nGET pods/p").unwrap().remove(0).steps.remove(0);
     let answer = |text: &str| play::Answer { code: 404, body: serde_json::from_str(text).unwrap() };
     assert!(normal::difference(&step, &answer(r#"{"message":"a"}"#), &answer(r#"{"message":"b"}"#)).is_some());

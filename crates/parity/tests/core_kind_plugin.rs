@@ -1,5 +1,5 @@
-//! A plugin of a built-in kind other than Pod, known only at run time, with the real executor on the sandbox API: its
-//! objects are watched from the start, so a change of one is seen at once.
+//! A plugin for a built-in kind other than Pod that is known only at run time, with the real executor on the sandbox API. Its
+//! objects are watched from the start, so changes are seen at once.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use prost::Message as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-/// A note that somebody answers.
+/// Creates a ConfigMap as its object. The task succeeds when the ConfigMap has an answer.
 struct Note;
 
 #[async_trait]
@@ -99,7 +99,7 @@ async fn a_change_of_an_object_of_a_core_group_kind_wakes_its_task() {
     });
     let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap().unwrap().unwrap();
     assert_eq!(ended.status.unwrap().conditions.last().unwrap().type_, "Succeeded");
-    // A task that nothing wakes is looked at again after ten seconds at the earliest.
+    // Without a watch event, the next round would start after ten seconds at the earliest.
     assert!(answered.elapsed() < Duration::from_secs(8), "{:?}", answered.elapsed());
 
     stop.cancel();

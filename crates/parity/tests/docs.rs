@@ -1,4 +1,4 @@
-//! The pages say what the code says. With `UPDATE_DOCS=1` the generated pages are written instead of compared.
+//! Compares the documentation with the code. With `UPDATE_DOCS=1` the generated pages are written instead of compared.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| format!("cannot read {path}: {error}"))
 }
 
-/// Every page that people read, by its path from the root.
+/// All pages, by their paths from the root.
 fn pages() -> BTreeMap<String, String> {
     let mut paths: Vec<String> = ["README.md", "DESIGN.md", "CONTRIBUTING.md"].map(str::to_owned).into();
     for folder in ["docs", "docs/plugins"] {
@@ -38,7 +38,7 @@ fn is_current(path: &str, generated: &str) {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(root().join(path), generated).unwrap();
     }
-    assert!(read(path) == generated, "{path} is not what the code says; run this test with UPDATE_DOCS=1");
+    assert!(read(path) == generated, "{path} does not match the code; run this test with UPDATE_DOCS=1");
 }
 
 #[test]
@@ -65,12 +65,12 @@ const PLUGIN_PAGES: [(&str, &[&str]); 9] = [
     ("tensorflow", &["tensorflow"]),
 ];
 
-/// What the executor does with objects of a plugin.
+/// The permissions that the executor needs for objects of a plugin.
 const VERBS: &str = "[get, list, watch, create, patch, delete]";
 
 const KEYS: [&str; 3] = ["<!-- keys of ", " -->\n", "<!-- end of keys -->\n"];
 
-/// What the reference of the configuration says about a section, for a page below `docs/plugins`.
+/// The part of the configuration reference about a section, with links for a page below `docs/plugins`.
 fn keys_of(section: &str) -> String {
     let reference = aileron_config::markdown();
     let below = format!("{section}.");
@@ -139,7 +139,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Names in the table of dependencies that the whole workspace shares.
+/// The names in `[workspace.dependencies]`.
 fn workspace_dependencies() -> BTreeSet<String> {
     let manifest = read("Cargo.toml");
     let table = manifest.split_once("[workspace.dependencies]\n").unwrap().1.split("\n[").next().unwrap();
@@ -147,7 +147,7 @@ fn workspace_dependencies() -> BTreeSet<String> {
     lines.filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Names in the first column of the tables below a heading of DESIGN.md.
+/// The names in the first column of the tables in the section Dependencies of DESIGN.md.
 fn explained_dependencies() -> BTreeSet<String> {
     let design = read("DESIGN.md");
     let section = design.split_once("\n## Dependencies").expect("DESIGN.md has a section Dependencies").1;
@@ -176,7 +176,7 @@ fn every_shared_dependency_has_a_user() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_have_targets() {
     let pages = pages();
     let mut broken = Vec::new();
     for (path, text) in &pages {
@@ -207,13 +207,13 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Targets of links that are not addresses.
+/// The targets of links that are not URLs.
 fn links(page: &str) -> Vec<String> {
     let targets = prose(page).flat_map(|line| line.split("](").skip(1)).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://") && !target.starts_with("mailto:")).map(str::to_owned).collect()
 }
 
-/// What headings are called in links, as GitHub makes it.
+/// The anchors of headings, as GitHub generates them.
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = prose(page).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let mut seen = BTreeMap::new();
@@ -276,7 +276,7 @@ fn make_targets_that_pages_name_exist() {
 }
 
 #[test]
-fn the_plugin_that_is_shown_is_the_one_that_is_compiled() {
+fn the_plugin_in_the_page_is_the_compiled_example() {
     let source = read("crates/machinery/tests/plugin_example.rs");
     let page = read("docs/plugins.md");
     for part in ["", " test"] {

@@ -1,6 +1,6 @@
-//! Damaged recordings: whatever a template or an object holds, there is an answer.
+//! Damaged recordings: every template and every object gives a result or an error, never a panic.
 //!
-//! `AILERON_FUZZ_CASES=100000 cargo test -p aileron-parity --test fuzz` looks longer.
+//! `AILERON_FUZZ_CASES=100000 cargo test -p aileron-parity --test fuzz` runs more cases.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::path::Path;
@@ -18,14 +18,14 @@ use proptest::sample::Index;
 use prost::Message;
 use serde_json::{Value, json};
 
-/// Cases of each property unless `AILERON_FUZZ_CASES` says otherwise: a few seconds.
+/// Default number of cases per property; they take a few seconds.
 const CASES: u32 = 400;
 
 fn cases_of(family: &str) -> Vec<Case> {
     load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/open").join(family)).unwrap()
 }
 
-/// Templates as SDKs send them and as corner cases were recorded, of every plugin.
+/// The recorded templates of all plugins: those of SDKs and corner cases.
 static TEMPLATES: LazyLock<Vec<TaskTemplate>> = LazyLock::new(|| {
     let all = cases_of("build");
     all.iter().filter_map(|case| template(case.input("taskTemplate"), case.input("taskTemplateJson")).ok()).collect()
@@ -33,22 +33,22 @@ static TEMPLATES: LazyLock<Vec<TaskTemplate>> = LazyLock::new(|| {
 
 static PODS: LazyLock<Vec<Case>> = LazyLock::new(|| cases_of("phase/pod"));
 
-/// The platform's defaults, and an operator who set everything.
+/// Two configurations: the defaults, and one that sets every option.
 static BUILDER: LazyLock<Builder> = LazyLock::new(|| {
-    let wanted = ["python-plain-default", "python-plain-allknobs"];
+    let names = ["python-plain-default", "python-plain-allknobs"];
     let cases: Vec<_> =
-        cases_of("build/real-sdk-pod").into_iter().filter(|case| wanted.contains(&case.name.as_str())).collect();
+        cases_of("build/real-sdk-pod").into_iter().filter(|case| names.contains(&case.name.as_str())).collect();
     Builder::new(&cases).unwrap()
 });
 
-/// One damage to a document.
+/// One change that damages a document.
 #[derive(Clone, Debug)]
 enum Damage {
     Remove(Index),
     Replace(Index, Value),
-    /// Puts one part in the place of another.
+    /// Replaces one part by a copy of another.
     Copy(Index, Index),
-    /// Takes away a part with everything around it, up to the root.
+    /// Removes a parent of a part, this many levels up.
     RemoveAbove(Index, usize),
 }
 
@@ -108,12 +108,12 @@ fn damage(document: &mut Value, damages: &[Damage]) {
     }
 }
 
-/// An object that could be sent, or an error that says something; and the same when asked again.
-fn is_answered(bytes: &[u8]) -> Result<(), TestCaseError> {
+/// Checks that the build gives a valid object or a useful error, and the same result a second time.
+fn check_build(bytes: &[u8]) -> Result<(), TestCaseError> {
     let answer = BUILDER.build(bytes);
     match &answer {
         Answer::Unreadable => {}
-        Answer::Refused(text) => prop_assert!(text.len() > 10, "{:?} is no help", text),
+        Answer::Refused(text) => prop_assert!(text.len() > 10, "{:?} is not a useful error message", text),
         Answer::Made(object) => {
             let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
             prop_assert!(is_subdomain(name), "{:?}", name);
@@ -136,7 +136,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn damaged_templates_are_answered(
+    fn damaged_templates_give_a_result_or_an_error(
         place in any::<Index>(), damages in prop::collection::vec(any_damage(), 1..5), installation in any::<u8>(),
     ) {
         let mut document = message_to_json(place.get(&TEMPLATES)).unwrap();
@@ -144,12 +144,12 @@ proptest! {
         if let Ok(template) = message_from_json::<TaskTemplate>(&document) {
             let mut bytes = vec![installation];
             template.encode(&mut bytes).unwrap();
-            is_answered(&bytes)?;
+            check_build(&bytes)?;
         }
     }
 
     #[test]
-    fn damaged_bytes_are_answered(
+    fn damaged_bytes_give_a_result_or_an_error(
         place in any::<Index>(), flips in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6),
         cut in prop::option::weighted(0.1, any::<Index>()), installation in any::<u8>(),
     ) {
@@ -161,11 +161,11 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        is_answered(&bytes)?;
+        check_build(&bytes)?;
     }
 
     #[test]
-    fn damaged_pods_are_answered(place in any::<Index>(), damages in prop::collection::vec(any_damage(), 1..6)) {
+    fn damaged_pods_give_a_result_or_an_error(place in any::<Index>(), damages in prop::collection::vec(any_damage(), 1..6)) {
         let case = place.get(&PODS);
         let mut object = case.input("resource").clone();
         damage(&mut object, &damages);
@@ -173,15 +173,15 @@ proptest! {
         let bytes = object.to_string();
         let answer = reader.read(bytes.as_bytes());
         if let Answer::Refused(text) = &answer {
-            prop_assert!(text.len() > 10, "{:?} is no help", text);
+            prop_assert!(text.len() > 10, "{:?} is not a useful error message", text);
         }
         prop_assert_eq!(reader.read(bytes.as_bytes()), answer);
     }
 }
 
-/// Recordings as a first corpus for libFuzzer, in the folder that `AILERON_FUZZ_SEEDS` names.
+/// Writes the recordings as initial corpus for libFuzzer to the folder in `AILERON_FUZZ_SEEDS`.
 #[test]
-fn seeds_are_written_where_wanted() {
+fn seeds_are_written_to_the_configured_folder() {
     let Some(folder) = std::env::var_os("AILERON_FUZZ_SEEDS").map(std::path::PathBuf::from) else { return };
     let write = |target: &str, number: usize, bytes: &[u8]| {
         let folder = folder.join(target);
@@ -198,12 +198,12 @@ fn seeds_are_written_where_wanted() {
 }
 
 #[test]
-fn the_undamaged_ones_are_read() {
+fn most_undamaged_recordings_are_built_and_read() {
     let built = TEMPLATES.iter().filter(|template| {
         let bytes = [&[0][..], &template.encode_to_vec()].concat();
         matches!(BUILDER.build(&bytes), Answer::Made(_))
     });
-    assert!(built.count() * 2 > TEMPLATES.len(), "most recordings must build, or the rest looks at nothing");
+    assert!(built.count() * 2 > TEMPLATES.len(), "most recordings must build; otherwise the properties test nothing");
     let read = PODS.iter().filter(|case| {
         let bytes = case.input("resource").to_string();
         matches!(Reader::new(case).unwrap().read(bytes.as_bytes()), Answer::Made(_))

@@ -1,5 +1,5 @@
-//! A plugin of an author's own with the real executor on the sandbox, in one process. `docs/testing.md` shows the part between
-//! the two marks.
+//! A custom plugin with the real executor on the sandbox, in one process. `docs/testing.md` shows the part between the two
+//! marks.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use aileron::{Program, SandboxOptions};
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::LogParams;
 
-/// The author's plugin: a pod with one more environment variable.
+/// A custom plugin: a pod with an additional environment variable.
 struct Polite;
 
 impl K8sPlugin for Polite {
@@ -53,7 +53,7 @@ async fn a_plugin_runs_its_task() {
 // end: docs/testing.md
 
 #[test]
-fn the_page_shows_this_very_test() {
+fn the_page_shows_this_test() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = std::fs::read_to_string(root.join("tests/plugin_on_sandbox.rs")).unwrap();
     let page = std::fs::read_to_string(root.join("../../docs/testing.md")).unwrap();

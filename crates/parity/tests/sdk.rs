@@ -1,4 +1,4 @@
-//! Tasks of the real SDK: serialised by it, run by its own entry point in the sandbox, read back.
+//! Tasks of the real SDK: the SDK serialises them, its entry point runs them in the sandbox, and the outputs are read.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ struct Ended {
     err: String,
 }
 
-/// The virtualenv that `sdk/build` makes; an error is a failure of the test, for it is the whole point.
+/// The virtualenv that `sdk/build` creates. If that fails, the test fails.
 fn virtualenv() -> &'static Path {
-    static MADE: OnceLock<PathBuf> = OnceLock::new();
-    MADE.get_or_init(|| {
+    static CREATED: OnceLock<PathBuf> = OnceLock::new();
+    CREATED.get_or_init(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("sdk/build");
         let output = Command::new(&script).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
         let output = output.unwrap_or_else(|error| panic!("{}: {error}; it needs python3", script.display()));
-        assert!(output.status.success(), "{} failed; it said why above", script.display());
+        assert!(output.status.success(), "{} failed; its output above has the reason", script.display());
         PathBuf::from(String::from_utf8(output.stdout).unwrap().lines().last().unwrap())
     })
 }
 
-/// Submits from an empty home, so that no sandbox of the user is found.
+/// Runs `aileron submit` with an empty home directory, so that it finds no sandbox of the user.
 fn submit(home: &Path, arguments: &[&str]) -> Ended {
     let output = Command::new(binary().unwrap())
         .arg("submit")
@@ -44,7 +44,7 @@ fn submit(home: &Path, arguments: &[&str]) -> Ended {
     }
 }
 
-/// Runs a task of the example module to its end, and gives back what the program says of it.
+/// Runs a task of the example module to its end. Returns the output of the program, also as JSON.
 fn run(task: &str, arguments: &[&str]) -> (Ended, Value) {
     let home = tempfile::tempdir().unwrap();
     let module = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/python/greet.py");
@@ -52,38 +52,38 @@ fn run(task: &str, arguments: &[&str]) -> (Ended, Value) {
     let python = virtualenv().display().to_string();
     let fixed = [task.as_str(), "--python", &python, "--follow", "-o", "json"];
     let ended = submit(home.path(), &[&fixed[..], arguments].concat());
-    let told = serde_json::from_str(&ended.out).unwrap_or(Value::Null);
-    (ended, told)
+    let report = serde_json::from_str(&ended.out).unwrap_or(Value::Null);
+    (ended, report)
 }
 
 #[test]
 fn a_task_runs_and_its_outputs_are_typed() {
-    let (ended, told) = run("greet", &["--input", "name=ada", "--input", "x=41"]);
+    let (ended, report) = run("greet", &["--input", "name=ada", "--input", "x=41"]);
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.out, ended.err);
-    assert_eq!(told["outcome"], "Succeeded");
-    assert_eq!(told["attempts"], 1);
-    assert_eq!(told["outputs"], json!({"o0": "hello ada, 42"}));
+    assert_eq!(report["outcome"], "Succeeded");
+    assert_eq!(report["attempts"], 1);
+    assert_eq!(report["outputs"], json!({"o0": "hello ada, 42"}));
 }
 
 #[test]
 fn structured_values_go_in_and_come_out() {
     let greeting = r#"greeting={"text": "hi", "number": 2}"#;
-    let (ended, told) = run("compose", &["--input", greeting, "--input", "times=[1, 2]"]);
+    let (ended, report) = run("compose", &["--input", greeting, "--input", "times=[1, 2]"]);
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.out, ended.err);
-    assert_eq!(told["outputs"]["o0"], json!({"text": "hi hi", "number": 6}));
+    assert_eq!(report["outputs"]["o0"], json!({"text": "hi hi", "number": 6}));
 }
 
 #[test]
-fn an_exception_is_tried_again_and_told_with_its_traceback() {
-    let (ended, told) = run("fragile", &["--input", "name=ada"]);
+fn an_exception_is_retried_and_reported_with_its_traceback() {
+    let (ended, report) = run("fragile", &["--input", "name=ada"]);
     assert_eq!(ended.code, Some(1), "{}\n{}", ended.out, ended.err);
-    assert_eq!((&told["outcome"], &told["attempts"]), (&json!("Failed"), &json!(3)), "{told}");
-    assert_eq!(told["error"], "[ValueError] no greeting for ada");
-    let traceback = told["traceback"].as_str().unwrap();
+    assert_eq!((&report["outcome"], &report["attempts"]), (&json!("Failed"), &json!(3)), "{report}");
+    assert_eq!(report["error"], "[ValueError] no greeting for ada");
+    let traceback = report["traceback"].as_str().unwrap();
     for part in ["examples/python/greet.py\", line ", "in fragile", "ValueError: no greeting for ada"] {
         assert!(traceback.contains(part), "{part} is not in:\n{traceback}");
     }
-    assert!(!traceback.contains("site-packages"), "the SDK's own frames help nobody:\n{traceback}");
+    assert!(!traceback.contains("site-packages"), "the traceback has frames of the SDK:\n{traceback}");
 }
 
 #[test]
@@ -92,13 +92,13 @@ fn a_large_input_arrives() {
     let file = directory.path().join("inputs.json");
     let length = 5 << 20;
     std::fs::write(&file, json!({"text": "x".repeat(length)}).to_string()).unwrap();
-    let (ended, told) = run("measure", &["--inputs", file.to_str().unwrap()]);
+    let (ended, report) = run("measure", &["--inputs", file.to_str().unwrap()]);
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.out, ended.err);
-    assert_eq!(told["outputs"], json!({"o0": length}));
+    assert_eq!(report["outputs"], json!({"o0": length}));
 }
 
 #[test]
-fn mistakes_are_told_before_anything_runs() {
+fn invalid_arguments_are_reported_before_anything_runs() {
     let refused = |task: &str, arguments: &[&str]| {
         let (ended, _) = run(task, arguments);
         assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{}", ended.err);
@@ -112,10 +112,10 @@ fn mistakes_are_told_before_anything_runs() {
 }
 
 #[test]
-fn a_python_without_the_sdk_is_told_how_to_get_it() {
+fn a_python_without_the_sdk_is_an_error_with_the_install_command() {
     let home = tempfile::tempdir().unwrap();
     let bare = home.path().join("bare");
-    // The virtualenv's own interpreter, without its packages.
+    // The interpreter of the virtualenv, without its packages.
     let made = Command::new(virtualenv().join("bin/python")).args(["-m", "venv", "--without-pip"]).arg(&bare).status();
     assert!(made.unwrap().success());
     let module = home.path().join("m.py");

@@ -28,7 +28,7 @@ use aileron_idl::flyteidl2::core::task_metadata::InterruptibleValue;
 use aileron_idl::flyteidl2::core::{Literal, LiteralMap, TaskTemplate};
 use serde_json::Value;
 
-pub use expectation::{Expectation, Observed, Phase};
+pub use expectation::{Expectation, Observed, PhaseWord};
 
 use self::fields::{Group, Report};
 use super::literals::declared_inputs;

@@ -1,4 +1,4 @@
-//! The plugin for one task, and why it is that one.
+//! The plugin for one task, and why it was chosen.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use super::{OnMissing, PluginList, UnknownTaskTypes};
 /// The plugin for a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Its place in [`PluginList::plugins`].
+    /// Its index in [`PluginList::plugins`].
     pub index: usize,
-    /// Why this one.
+    /// Why it was chosen.
     pub why: Why,
 }
 
@@ -18,9 +18,9 @@ pub struct Choice {
 pub enum Why {
     /// It declares the task type.
     Declared,
-    /// `default-for-task-types` says so.
+    /// `default-for-task-types` names it.
     ForType,
-    /// The rule of this number among `overrides` says so.
+    /// The rule with this index in `overrides` names it.
     Override(usize),
     /// No plugin serves the task type, and it is the default.
     Default,
@@ -54,10 +54,10 @@ impl std::fmt::Display for Why {
 /// No plugin takes a task.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlugin {
-    /// Nobody serves the type.
+    /// No plugin serves the type, and there is no default plugin.
     #[error("no plugin registered for task type {0:?} and no default plugin available")]
     NoDefault(String),
-    /// Nobody serves the type, and the default plugin may not take it.
+    /// No plugin serves the type, and the configuration does not allow the default plugin for it.
     #[error(
         "no plugin registered for task type {task_type:?}, and tasks.task-plugins.unknown-task-types keeps it from the \
          default plugin {default:?}"
@@ -68,7 +68,7 @@ pub enum NoPlugin {
         /// The plugin that would take it.
         default: Arc<str>,
     },
-    /// A rule names a plugin that is not there.
+    /// A rule names a plugin that does not exist or is not enabled.
     #[error(
         "tasks.task-plugins.overrides[{rule}] wants plugin {plugin:?} for task type {task_type:?}, which does not exist \
          here or is not enabled"
@@ -115,7 +115,7 @@ impl PluginList {
         }
     }
 
-    /// The place of the plugin for a task type, where the project is not known.
+    /// The index of the plugin for a task type, without the rules for single projects and domains.
     #[must_use]
     pub fn resolve(&self, task_type: &str) -> Option<usize> {
         self.choose(task_type, "", "").ok().map(|choice| choice.index)

@@ -1,7 +1,8 @@
-//! Whether the tasks that need a token of a pool are tasks that can be made to wait for one.
+//! Checks the task types of pools: the tasks of these types must wait for a token.
 //!
-//! Tokens are asked for by whoever makes Kubernetes objects. A task without an object holds nothing that a pool could
-//! bound, and would run past it.
+//! The plugin manager asks for the tokens of `tasks.pools.<pool>.task-types` before it creates the object of a task. The
+//! tasks of a core plugin have no such object. A core plugin asks for tokens itself, if it uses any, so a pool that names
+//! its task type would not limit these tasks.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +10,22 @@ use super::rules::unusual_type;
 use super::{PluginList, RegistryError, Why};
 
 impl PluginList {
-    /// Pools that would not bound what they name cannot be followed; the answer is what only looks like a slip.
+    /// Compares the task types of pools with the plugins that serve them. Returns the entries that are allowed but look
+    /// like mistakes.
+    ///
+    /// # Errors
+    /// A pool names a task type that a plugin without Kubernetes objects serves: the pool would not limit these tasks.
     pub(super) fn check_pools(&self, pooled: &BTreeMap<String, Vec<String>>) -> Result<Vec<String>, RegistryError> {
         let (mut errors, mut suspicious) = (Vec::new(), Vec::new());
         for (pool, task_type) in pooled.iter().flat_map(|(pool, types)| types.iter().map(move |it| (pool, it))) {
             let at = format!("tasks.pools.{pool}.task-types names {task_type:?}");
-            let free = |index: usize| {
+            let core_plugin = |index: usize| {
                 let plugin = &self.plugins[index];
                 plugin.kind.is_none().then_some(&plugin.entry.id)
             };
             match self.choose(task_type, "", "") {
                 Ok(choice) => {
-                    if let Some(id) = free(choice.index) {
+                    if let Some(id) = core_plugin(choice.index) {
                         errors.push(format!(
                             "{at}, which plugin {id:?} serves; it makes no Kubernetes objects, and its tasks wait for no \
                              token"
@@ -33,7 +38,7 @@ impl PluginList {
             }
             for (number, rule) in self.rules_for.iter().enumerate() {
                 let named = rule.task_types.get(task_type).and_then(|(_, place)| *place);
-                if let Some(id) = named.and_then(free) {
+                if let Some(id) = named.and_then(core_plugin) {
                     suspicious.push(format!(
                         "{at}, which tasks.task-plugins.overrides[{number}] sends to plugin {id:?}; it makes no \
                          Kubernetes objects, and tasks of that project or domain wait for no token"
@@ -65,7 +70,10 @@ mod tests {
         assert!(error.contains(words), "{error}");
         let sent = [("spark".to_owned(), "core-sleep".to_owned())];
         let sent_away = RegistryRules { default_for_task_types: sent.clone().into(), ..RegistryRules::default() };
-        assert!(list(sent_away, "spark").is_err(), "it counts who serves the type, not who declares it");
+        assert!(
+            list(sent_away, "spark").is_err(),
+            "the plugin that serves the type counts, not the one that declares it"
+        );
         assert_eq!(list(RegistryRules::default(), "spark").unwrap().suspicious_rules(), [""; 0]);
         assert_eq!(
             list(RegistryRules::default(), "shell").unwrap().suspicious_rules(),
@@ -83,11 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_slip_is_told() {
+    fn a_task_type_that_looks_like_a_mistake_is_reported() {
         let almost = list(RegistryRules::default(), "sparc").unwrap();
         assert!(almost.suspicious_rules()[0].ends_with("did you mean \"spark\"?"), "{:?}", almost.suspicious_rules());
         let strict = RegistryRules { unknown_task_types: UnknownTaskTypes::Fail, ..RegistryRules::default() };
-        let nobodys = list(strict, "shell").unwrap();
-        assert!(nobodys.suspicious_rules()[0].contains("but tasks of it fail"), "{:?}", nobodys.suspicious_rules());
+        let unserved = list(strict, "shell").unwrap();
+        assert!(unserved.suspicious_rules()[0].contains("but tasks of it fail"), "{:?}", unserved.suspicious_rules());
     }
 }

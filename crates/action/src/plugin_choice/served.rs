@@ -25,6 +25,6 @@ pub struct MissingKind(pub ResourceKind);
 
 /// The kind, if the cluster surely does not serve it. If nothing is known about the kind, it is not missing: the create
 /// request shows whether the cluster serves it.
-pub fn missing(served: &ServedKinds, kind: &ResourceKind) -> Option<MissingKind> {
+pub fn missing_kind(served: &ServedKinds, kind: &ResourceKind) -> Option<MissingKind> {
     matches!(served.get(kind), Some(Served::No)).then(|| MissingKind(kind.clone()))
 }

@@ -4,10 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::amounts::of;
-
-fn at(millis: i64) -> Timestamp {
-    Timestamp::from_millisecond(millis).unwrap()
-}
+use crate::time::testing::at_milli as at;
 
 fn period_lengths(settings: BackoffSettings, count: usize, random: f64) -> Vec<Duration> {
     let mut backoff = Backoff::new(settings);
@@ -16,7 +13,7 @@ fn period_lengths(settings: BackoffSettings, count: usize, random: f64) -> Vec<D
     for _ in 0..count {
         backoff.create_refused(BackoffCause::Quota, &of(&[("pods", "1")]), None, now, random);
         let ends_at = backoff.ends_at(now).unwrap();
-        lengths.push(Duration::try_from(ends_at.duration_since(now)).unwrap());
+        lengths.push(ends_at.duration_since(now));
         now = ends_at;
     }
     lengths
@@ -109,7 +106,7 @@ proptest! {
         for _ in 0..count {
             backoff.create_refused(BackoffCause::Overload, &Amounts::new(), None, now, random);
             let ends_at = backoff.ends_at(now).unwrap_or(now);
-            let length = Duration::try_from(ends_at.duration_since(now)).unwrap();
+            let length = ends_at.duration_since(now);
             prop_assert!(length >= before, "{length:?} after {before:?}");
             prop_assert!(length <= settings.max_duration.mul_f64(JITTER.to) + Duration::from_micros(1));
             (now, before) = (ends_at, length);

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
-
-use jiff::Timestamp;
+use std::time::{Duration, Instant};
 
 use crate::create_request::CreateRequest;
 use crate::time::after;
@@ -23,12 +21,12 @@ pub(super) struct BlockingCauses {
 struct Cause {
     /// The subject of the [waiting reason](super::waiting_reason::WaitingReason).
     subject: String,
-    since: Timestamp,
+    since: Instant,
 }
 
 impl BlockingCauses {
     /// Replaces all obstacles with the current ones. An obstacle that was there before keeps its start.
-    pub(super) fn update(&mut self, current: impl Iterator<Item = (Arc<CreateRequest>, String)>, now: Timestamp) {
+    pub(super) fn update(&mut self, current: impl Iterator<Item = (Arc<CreateRequest>, String)>, now: Instant) {
         let mut before = std::mem::take(&mut self.by_request);
         self.by_request = current
             .map(|(request, subject)| {
@@ -39,7 +37,7 @@ impl BlockingCauses {
     }
 
     /// The obstacle of a create request, if it has lasted long enough to be reported.
-    pub(super) fn lasting(&self, request: &CreateRequest, now: Timestamp) -> Option<&str> {
+    pub(super) fn lasting(&self, request: &CreateRequest, now: Instant) -> Option<&str> {
         let cause = self.by_request.get(request)?;
         (after(cause.since, REPORT_AFTER) <= now).then_some(cause.subject.as_str())
     }
@@ -53,10 +51,10 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     use super::*;
+    use crate::time::testing::at_second as at;
 
     #[test]
     fn an_obstacle_is_reported_once_it_has_lasted_without_a_break() {
-        let at = |second: i64| Timestamp::from_second(second).unwrap();
         let kind = ResourceKind::of::<Pod>();
         let request = Arc::new(CreateRequest { kind, amounts: Default::default(), pod_traits: None });
         let mut causes = BlockingCauses::default();

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-
-use jiff::Timestamp;
+use std::time::Instant;
 
 use super::namespace::NamespaceAdmission;
 
@@ -17,7 +16,7 @@ pub(super) struct Gauges {
 
 impl Gauges {
     /// Publishes the current values.
-    pub(super) fn publish(&mut self, namespaces: &HashMap<Arc<str>, NamespaceAdmission>, now: Timestamp) {
+    pub(super) fn publish(&mut self, namespaces: &HashMap<Arc<str>, NamespaceAdmission>, now: Instant) {
         let mut waiting: BTreeMap<&'static str, usize> = BTreeMap::new();
         let mut backoffs = BTreeSet::new();
         for (namespace, admission) in namespaces {

@@ -4,9 +4,7 @@
 //! one waiting for ever. So after `hold-after` the quota that the oldest action needs is held for it, for `hold-for`. Then
 //! the hold is released for `hold-after`, because the objects that use the quota may never end, and so on in turns.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
+use std::time::{Duration, Instant};
 
 use super::settings::GateSettings;
 use crate::time::after;
@@ -16,13 +14,13 @@ use crate::time::after;
 pub(super) struct Hold {
     pub(super) is_active: bool,
     /// When `is_active` changes; `None` if it never does.
-    pub(super) changes_at: Option<Timestamp>,
+    pub(super) changes_at: Option<Instant>,
 }
 
 impl Hold {
     /// The hold for an action that has been waiting since this time.
-    pub(super) fn at(waiting_since: Timestamp, settings: &GateSettings, now: Timestamp) -> Self {
-        let waited = Duration::try_from(now.duration_since(waiting_since)).unwrap_or_default();
+    pub(super) fn at(waiting_since: Instant, settings: &GateSettings, now: Instant) -> Self {
+        let waited = now.saturating_duration_since(waiting_since);
         let hold_after = settings.hold_after.as_nanos();
         let cycle = (settings.hold_after + settings.hold_for).as_nanos();
         let Some(in_cycle) = waited.as_nanos().checked_rem(cycle) else {
@@ -40,16 +38,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::time::testing::at_second as at;
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    fn hold(hold_after: u64, hold_for: u64, now: i64) -> (bool, Option<i64>) {
+    fn hold(hold_after: u64, hold_for: u64, now: i64) -> (bool, Option<u64>) {
         let (hold_after, hold_for) = (Duration::from_secs(hold_after), Duration::from_secs(hold_for));
         let settings = GateSettings { hold_after, hold_for, ..GateSettings::default() };
         let hold = Hold::at(at(0), &settings, at(now));
-        (hold.is_active, hold.changes_at.map(Timestamp::as_second))
+        (hold.is_active, hold.changes_at.map(|changes_at| changes_at.duration_since(at(0)).as_secs()))
     }
 
     #[test]
@@ -68,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_went_back_counts_as_no_wait() {
+    fn a_time_before_the_start_of_the_wait_counts_as_no_wait() {
         assert_eq!(hold(60, 600, -5), (false, Some(55)));
     }
 }

@@ -1,7 +1,8 @@
 //! Throttle for create requests of one kind in one namespace: back-off, and how many may be in flight after a refusal.
 
+use std::time::Instant;
+
 use aileron_machinery::PendingReason;
-use jiff::Timestamp;
 
 use crate::amounts::Amounts;
 use crate::backoff::{Backoff, BackoffCause, BackoffSettings};
@@ -47,12 +48,12 @@ impl KindThrottle {
     }
 
     /// Whether one more create request may be started now.
-    pub(super) fn allows_start(&self, request: &CreateRequest, now: Timestamp) -> bool {
+    pub(super) fn allows_start(&self, request: &CreateRequest, now: Instant) -> bool {
         self.free_slots().is_none_or(|slots| slots > 0) && self.allows_send(request, now)
     }
 
     /// Whether back-off allows a create request that was started already to be sent now.
-    pub(super) fn allows_send(&self, request: &CreateRequest, now: Timestamp) -> bool {
+    pub(super) fn allows_send(&self, request: &CreateRequest, now: Instant) -> bool {
         self.backoff.allows(&request.amounts, now)
     }
 
@@ -72,7 +73,7 @@ impl KindThrottle {
     }
 
     /// A create request succeeded.
-    pub(super) fn create_succeeded(&mut self, request: &CreateRequest, now: Timestamp) {
+    pub(super) fn create_succeeded(&mut self, request: &CreateRequest, now: Instant) {
         self.backoff.create_succeeded(&request.amounts, now);
         if self.backoff.is_reset() {
             self.max_in_flight =
@@ -84,7 +85,7 @@ impl KindThrottle {
     }
 
     /// A create request was refused for a temporary reason. Other refusals do not change the throttle.
-    pub(super) fn create_refused(&mut self, refusal: &Refusal, now: Timestamp, random: f64) {
+    pub(super) fn create_refused(&mut self, refusal: &Refusal, now: Instant, random: f64) {
         match refusal {
             Refusal::Quota(quotas) => {
                 let mut refused = Amounts::new();
@@ -104,16 +105,16 @@ impl KindThrottle {
     }
 
     /// Part of the quota became free: a back-off for quota ends at `retry_at` at the latest.
-    pub(super) fn quota_freed(&mut self, retry_at: Timestamp) {
+    pub(super) fn quota_freed(&mut self, retry_at: Instant) {
         self.backoff.quota_freed(retry_at);
     }
 
-    pub(super) fn is_backing_off(&self, now: Timestamp) -> bool {
+    pub(super) fn is_backing_off(&self, now: Instant) -> bool {
         self.backoff.active_cause(now).is_some()
     }
 
     /// When the current back-off period ends; `None` outside a period.
-    pub(super) fn backoff_ends_at(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn backoff_ends_at(&self, now: Instant) -> Option<Instant> {
         self.backoff.ends_at(now)
     }
 
@@ -122,7 +123,7 @@ impl KindThrottle {
     }
 
     /// The last refusal was long ago, and nothing is in flight.
-    pub(super) fn is_stale(&self, now: Timestamp) -> bool {
+    pub(super) fn is_stale(&self, now: Instant) -> bool {
         self.in_flight == 0 && self.backoff.is_stale(now)
     }
 
@@ -141,10 +142,7 @@ mod tests {
 
     use super::*;
     use crate::amounts::of;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::time::testing::at_second as at;
 
     #[test]
     fn after_a_refusal_each_success_doubles_how_many_may_be_in_flight() {

@@ -7,10 +7,9 @@ mod wakeups;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aileron_machinery::ResourceKind;
-use jiff::Timestamp;
 
 use super::blocking_causes::BlockingCauses;
 use super::kind_throttle::KindThrottle;
@@ -86,7 +85,7 @@ impl NamespaceAdmission {
         position: &QueuePosition,
         request: &Arc<CreateRequest>,
         settings: &GateSettings,
-        now: Timestamp,
+        now: Instant,
     ) -> (Decision, ToWake) {
         // An action that asks has no object any more.
         self.quotas.object_ended(&position.action, settings.settle, now);
@@ -124,7 +123,7 @@ impl NamespaceAdmission {
     }
 
     /// The API server accepted a create request.
-    pub(super) fn created(&mut self, create: &PermittedCreate, resource_version: Option<u64>, now: Timestamp) {
+    pub(super) fn created(&mut self, create: &PermittedCreate, resource_version: Option<u64>, now: Instant) {
         let PermittedCreate { position, request, reservation } = create;
         if let Some(reservation) = reservation {
             self.settle_in_throttle(&request.kind);
@@ -144,7 +143,7 @@ impl NamespaceAdmission {
         create: &PermittedCreate,
         refusal: &Refusal,
         settings: &GateSettings,
-        now: Timestamp,
+        now: Instant,
         random: f64,
     ) {
         let PermittedCreate { position, request, .. } = create;
@@ -167,13 +166,13 @@ impl NamespaceAdmission {
     }
 
     /// A permitted create request was not sent: the action waits again.
-    pub(super) fn not_sent(&mut self, create: &PermittedCreate, now: Timestamp) {
+    pub(super) fn not_sent(&mut self, create: &PermittedCreate, now: Instant) {
         self.release(create);
         self.creates.enqueue(&create.position, Arc::clone(&create.request), now);
     }
 
     /// A create request failed for another reason, or its result is not known. The API server may have counted it.
-    pub(super) fn result_unknown(&mut self, create: &PermittedCreate, now: Timestamp) {
+    pub(super) fn result_unknown(&mut self, create: &PermittedCreate, now: Instant) {
         if let Some(reservation) = create.reservation {
             self.settle_in_throttle(&create.request.kind);
             self.quotas.create_accepted(reservation, None, now);
@@ -182,7 +181,7 @@ impl NamespaceAdmission {
     }
 
     /// An action no longer wants to create an object.
-    pub(super) fn withdraw(&mut self, action: &str, settings: &GateSettings, now: Timestamp) {
+    pub(super) fn withdraw(&mut self, action: &str, settings: &GateSettings, now: Instant) {
         self.quotas.object_ended(action, settings.settle, now);
         let Some(create) = self.creates.get(action) else { return };
         match create.stage {
@@ -199,19 +198,19 @@ impl NamespaceAdmission {
     }
 
     /// Whether a permitted create request may still be sent. Another one of the same kind may have been refused since.
-    pub(super) fn allows_send(&self, request: &CreateRequest, now: Timestamp) -> bool {
+    pub(super) fn allows_send(&self, request: &CreateRequest, now: Instant) -> bool {
         self.throttles.get(&request.kind).is_none_or(|throttle| throttle.allows_send(request, now))
     }
 
     /// A quota exists or changed.
-    pub(super) fn quota_changed(&mut self, quota: &Quota, settings: &GateSettings, now: Timestamp) {
+    pub(super) fn quota_changed(&mut self, quota: &Quota, settings: &GateSettings, now: Instant) {
         if self.quotas.quota_changed(quota, settings.settle, now) {
             self.end_quota_backoff(now);
         }
     }
 
     /// Only the quotas with these names exist.
-    pub(super) fn retain_quotas(&mut self, exists: impl Fn(&str) -> bool, now: Timestamp) {
+    pub(super) fn retain_quotas(&mut self, exists: impl Fn(&str) -> bool, now: Instant) {
         if self.quotas.retain_quotas(exists) {
             self.end_quota_backoff(now);
         }
@@ -223,7 +222,7 @@ impl NamespaceAdmission {
         action: &str,
         kind: &ResourceKind,
         settings: &GateSettings,
-        now: Timestamp,
+        now: Instant,
     ) -> bool {
         if self.quotas.object_ended(action, settings.settle, now) {
             return true;
@@ -243,7 +242,7 @@ impl NamespaceAdmission {
         &mut self,
         is_known: impl Fn(&Arc<str>) -> bool,
         settings: &GateSettings,
-        now: Timestamp,
+        now: Instant,
     ) {
         self.quotas.retain_objects(&is_known);
         let unknown: Vec<_> = self.creates.actions().filter(|action| !is_known(action)).cloned().collect();
@@ -254,17 +253,17 @@ impl NamespaceAdmission {
     }
 
     /// The kinds whose create requests are in back-off.
-    pub(super) fn kinds_in_backoff(&self, now: Timestamp) -> impl Iterator<Item = &ResourceKind> {
+    pub(super) fn kinds_in_backoff(&self, now: Instant) -> impl Iterator<Item = &ResourceKind> {
         self.throttles.iter().filter(move |(_, throttle)| throttle.is_backing_off(now)).map(|(kind, _)| kind)
     }
 
     /// When an action first asked for its permit; `None` if it has no pending create request.
-    pub(super) fn first_asked(&self, action: &str) -> Option<Timestamp> {
+    pub(super) fn first_asked(&self, action: &str) -> Option<Instant> {
         self.creates.get(action).map(|create| create.first_asked)
     }
 
     /// When the back-off of a kind ends; `None` if it is not in back-off.
-    pub(super) fn backoff_ends_at(&self, kind: &ResourceKind, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn backoff_ends_at(&self, kind: &ResourceKind, now: Instant) -> Option<Instant> {
         self.throttles.get(kind)?.backoff_ends_at(now)
     }
 
@@ -283,11 +282,11 @@ impl NamespaceAdmission {
     }
 
     /// More quota is available than when create requests were refused.
-    fn end_quota_backoff(&mut self, now: Timestamp) {
+    fn end_quota_backoff(&mut self, now: Instant) {
         self.throttles.values_mut().for_each(|throttle| throttle.quota_freed(now));
     }
 
-    fn drop_unused_throttles(&mut self, now: Timestamp) {
+    fn drop_unused_throttles(&mut self, now: Instant) {
         let queue = self.creates.queue();
         let is_needed = |kind: &ResourceKind, throttle: &KindThrottle| {
             !throttle.is_idle() && (!throttle.is_stale(now) || queue.has_kind(kind))

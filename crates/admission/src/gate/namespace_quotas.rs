@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
-
-use jiff::Timestamp;
+use std::time::{Duration, Instant};
 
 use super::own_usage::{CountingDelay, OwnUsage};
 use super::quota_shortage::{self, UsedQuotas};
@@ -43,7 +41,7 @@ impl NamespaceQuotas {
 
     /// Records the watched state of a quota. Returns whether more may be available than before. A state that is older than
     /// the known one is ignored.
-    pub(super) fn quota_changed(&mut self, quota: &Quota, settle: Duration, now: Timestamp) -> bool {
+    pub(super) fn quota_changed(&mut self, quota: &Quota, settle: Duration, now: Instant) -> bool {
         let before = self.quotas.get(&quota.name).cloned();
         if before.as_ref().is_some_and(|before| before.resource_version > quota.resource_version) {
             return false;
@@ -80,19 +78,19 @@ impl NamespaceQuotas {
 
     /// Records that the API server accepted a create request, or may have accepted it. The reservation stays until the
     /// quotas show the object.
-    pub(super) fn create_accepted(&mut self, reservation: ReservationId, version: Option<u64>, now: Timestamp) {
+    pub(super) fn create_accepted(&mut self, reservation: ReservationId, version: Option<u64>, now: Instant) {
         self.reservations.object_created(reservation, version, &self.quotas, now);
     }
 
     /// Records that the object of an action exists.
-    pub(super) fn object_created(&mut self, action: &Arc<str>, request: &Arc<CreateRequest>, now: Timestamp) {
+    pub(super) fn object_created(&mut self, action: &Arc<str>, request: &Arc<CreateRequest>, now: Instant) {
         if self.has_quotas() {
             self.own_usage.object_created(action, request, now);
         }
     }
 
     /// Records that the object of an action ended. Returns whether an object of the action was known.
-    pub(super) fn object_ended(&mut self, action: &str, settle: Duration, now: Timestamp) -> bool {
+    pub(super) fn object_ended(&mut self, action: &str, settle: Duration, now: Instant) -> bool {
         let was_known = self.own_usage.object_ended(action, now);
         if was_known {
             self.release_burst = Some(ReleaseBurst::with_end(self.release_burst, self.burst_gap(settle), now));
@@ -102,7 +100,7 @@ impl NamespaceQuotas {
 
     /// When the ResourceQuota controller has probably written the usage without the objects that ended a moment ago;
     /// `None` if no object ended a moment ago.
-    pub(super) fn recounted_at(&self, settle: Duration) -> Option<Timestamp> {
+    pub(super) fn recounted_at(&self, settle: Duration) -> Option<Instant> {
         let over_at = |burst: ReleaseBurst| burst.over_at(self.burst_gap(settle), self.counting_delay(settle).ended);
         self.release_burst.map(over_at)
     }
@@ -116,14 +114,14 @@ impl NamespaceQuotas {
     }
 
     /// Records that a quota refused a create request although enough seemed to be available.
-    pub(super) fn create_refused(&mut self, settle: Duration, now: Timestamp) {
+    pub(super) fn create_refused(&mut self, settle: Duration, now: Instant) {
         if self.has_quotas() {
             self.settling.create_refused(settle, now);
         }
     }
 
     /// Applies what changed by time alone.
-    pub(super) fn expire(&mut self, settle: Duration, now: Timestamp) {
+    pub(super) fn expire(&mut self, settle: Duration, now: Instant) {
         self.reservations.expire(&self.quotas, now);
         self.own_usage.expire(self.counting_delay(settle), now);
         self.settling.expire(settle, now);
@@ -133,7 +131,7 @@ impl NamespaceQuotas {
     }
 
     /// When time alone may make more available.
-    pub(super) fn next_change(&self, settle: Duration) -> Option<Timestamp> {
+    pub(super) fn next_change(&self, settle: Duration) -> Option<Instant> {
         let times = [
             self.reservations.next_expiry(),
             self.own_usage.next_change(self.counting_delay(settle)),

@@ -7,9 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
-
-use jiff::Timestamp;
+use std::time::{Duration, Instant};
 
 use crate::amounts::{self, Amounts};
 use crate::create_request::CreateRequest;
@@ -35,11 +33,11 @@ pub(super) struct OwnUsage {
     /// Objects that have not ended, by action.
     objects: HashMap<Arc<str>, Object>,
     /// Objects that ended a moment ago and may still be included in a recount, the earliest end first.
-    ended: VecDeque<(Timestamp, Arc<CreateRequest>)>,
+    ended: VecDeque<(Instant, Arc<CreateRequest>)>,
     /// The usage of `objects` and `ended` together.
     total: Amounts,
     /// Objects that a recount may miss, the oldest first. Some may have ended since.
-    recent: VecDeque<(Timestamp, Arc<str>)>,
+    recent: VecDeque<(Instant, Arc<str>)>,
     /// The usage of the objects that are marked as recent.
     recent_total: Amounts,
 }
@@ -47,13 +45,13 @@ pub(super) struct OwnUsage {
 #[derive(Debug)]
 struct Object {
     request: Arc<CreateRequest>,
-    created_at: Timestamp,
+    created_at: Instant,
     is_recent: bool,
 }
 
 impl OwnUsage {
     /// Records that the object of an action was created.
-    pub(super) fn object_created(&mut self, action: &Arc<str>, request: &Arc<CreateRequest>, now: Timestamp) {
+    pub(super) fn object_created(&mut self, action: &Arc<str>, request: &Arc<CreateRequest>, now: Instant) {
         self.forget(action);
         amounts::add(&mut self.total, &request.amounts);
         amounts::add(&mut self.recent_total, &request.amounts);
@@ -63,7 +61,7 @@ impl OwnUsage {
     }
 
     /// Records that the object of an action ended. Returns whether an object of the action was known.
-    pub(super) fn object_ended(&mut self, action: &str, now: Timestamp) -> bool {
+    pub(super) fn object_ended(&mut self, action: &str, now: Instant) -> bool {
         let Some(request) = self.take(action) else { return false };
         self.ended.push_back((now, request));
         true
@@ -78,14 +76,14 @@ impl OwnUsage {
     }
 
     /// When the result of [`at_least`](Self::at_least) changes next by time alone.
-    pub(super) fn next_change(&self, delay: CountingDelay) -> Option<Timestamp> {
+    pub(super) fn next_change(&self, delay: CountingDelay) -> Option<Instant> {
         let ended = self.ended.front().map(|(at, _)| after(*at, delay.ended));
         let created = self.recent.front().map(|(at, _)| after(*at, INCLUDED_AFTER));
         [ended, created].into_iter().flatten().min()
     }
 
     /// Applies what changed by time alone.
-    pub(super) fn expire(&mut self, delay: CountingDelay, now: Timestamp) {
+    pub(super) fn expire(&mut self, delay: CountingDelay, now: Instant) {
         while let Some((_, request)) = self.ended.pop_front_if(|(at, _)| after(*at, delay.ended) <= now) {
             amounts::subtract(&mut self.total, &request.amounts);
         }
@@ -93,7 +91,7 @@ impl OwnUsage {
     }
 
     /// Records that a recount was seen. A wrong recount stays until the next one, which the end of an object causes.
-    pub(super) fn recounted(&mut self, delay: CountingDelay, now: Timestamp) {
+    pub(super) fn recounted(&mut self, delay: CountingDelay, now: Instant) {
         self.end_recent(delay.created, now);
     }
 
@@ -128,7 +126,7 @@ impl OwnUsage {
     }
 
     /// Objects of at least this age are no longer recent.
-    fn end_recent(&mut self, age: Duration, now: Timestamp) {
+    fn end_recent(&mut self, age: Duration, now: Instant) {
         while let Some((at, action)) = self.recent.pop_front_if(|(at, _)| after(*at, age) <= now) {
             let is_same = |object: &&mut Object| object.is_recent && object.created_at == at;
             if let Some(object) = self.objects.get_mut(&action).filter(is_same) {
@@ -148,14 +146,11 @@ mod tests {
 
     use super::*;
     use crate::amounts::of;
+    use crate::time::testing::at_second as at;
 
     const DELAY: CountingDelay = CountingDelay { created: Duration::from_secs(3), ended: Duration::from_millis(300) };
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    fn usage_of_pods(count: usize, now: Timestamp) -> OwnUsage {
+    fn usage_of_pods(count: usize, now: Instant) -> OwnUsage {
         let mut usage = OwnUsage::default();
         let amounts = of(&[("pods", "1")]);
         let request = Arc::new(CreateRequest { kind: ResourceKind::of::<Pod>(), amounts, pod_traits: None });

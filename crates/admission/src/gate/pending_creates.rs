@@ -4,9 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
-
-use jiff::Timestamp;
+use std::time::{Duration, Instant};
 
 use super::reservations::ReservationId;
 use super::waiting_queue::{QueuePosition, WaitingQueue};
@@ -25,7 +23,7 @@ pub(super) enum Stage {
     /// The action is in the waiting queue.
     Waiting,
     /// Quota is reserved, and the action was woken to ask for its permit.
-    Reserved { woken_at: Timestamp, reservation: ReservationId },
+    Reserved { woken_at: Instant, reservation: ReservationId },
     /// The action has a permit. Its create request is about to be sent or in flight.
     Permitted { reservation: ReservationId },
 }
@@ -38,7 +36,7 @@ pub(super) struct PendingCreate {
     /// Amounts that a refusal named. They may be larger than those of the object that the executor sends.
     pub(super) refused_amounts: Amounts,
     /// When the action first asked for a permit.
-    pub(super) first_asked: Timestamp,
+    pub(super) first_asked: Instant,
     pub(super) stage: Stage,
     pub(super) reported: Option<LastReportedReason>,
 }
@@ -49,7 +47,7 @@ pub(super) struct PendingCreates {
     by_action: HashMap<Arc<str>, PendingCreate>,
     queue: WaitingQueue,
     /// The actions in the stage [`Stage::Reserved`], by the time at which they were woken.
-    reserved: BTreeSet<(Timestamp, Arc<str>)>,
+    reserved: BTreeSet<(Instant, Arc<str>)>,
 }
 
 impl PendingCreates {
@@ -75,7 +73,7 @@ impl PendingCreates {
 
     /// Any stage to [`Stage::Waiting`]: puts an action into the waiting queue, with this create request from now on. What
     /// is known of an earlier create request of the action is kept.
-    pub(super) fn enqueue(&mut self, position: &QueuePosition, request: Arc<CreateRequest>, now: Timestamp) {
+    pub(super) fn enqueue(&mut self, position: &QueuePosition, request: Arc<CreateRequest>, now: Instant) {
         let before = self.remove(&position.action);
         self.queue.insert(&request, position.clone(), now);
         let (first_asked, reported, refused_amounts) = before.map_or((now, None, Amounts::new()), |create| {
@@ -88,7 +86,7 @@ impl PendingCreates {
     }
 
     /// [`Stage::Waiting`] to [`Stage::Reserved`].
-    pub(super) fn reserve(&mut self, action: &Arc<str>, reservation: ReservationId, now: Timestamp) {
+    pub(super) fn reserve(&mut self, action: &Arc<str>, reservation: ReservationId, now: Instant) {
         let Some(create) = self.by_action.get_mut(action) else { return };
         create.stage = Stage::Reserved { woken_at: now, reservation };
         self.queue.remove(&create.request, &create.position);
@@ -111,13 +109,13 @@ impl PendingCreates {
     }
 
     /// An action that was woken and did not ask for its permit in time.
-    pub(super) fn first_timed_out(&self, now: Timestamp) -> Option<Arc<str>> {
+    pub(super) fn first_timed_out(&self, now: Instant) -> Option<Arc<str>> {
         let (woken_at, action) = self.reserved.first()?;
         (after(*woken_at, RESERVATION_TIMEOUT) <= now).then(|| Arc::clone(action))
     }
 
     /// When the next reservation of a woken action times out.
-    pub(super) fn next_timeout(&self) -> Option<Timestamp> {
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.reserved.first().map(|(woken_at, _)| after(*woken_at, RESERVATION_TIMEOUT))
     }
 
@@ -137,15 +135,12 @@ mod tests {
 
     use super::*;
     use crate::amounts::of;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::time::testing::{at_second as at, date};
 
     #[test]
     fn a_create_request_goes_from_waiting_over_reserved_to_permitted_and_back() {
         let action: Arc<str> = "a".into();
-        let position = QueuePosition { created_at: at(0), action: Arc::clone(&action) };
+        let position = QueuePosition { created_at: date(0), action: Arc::clone(&action) };
         let amounts = of(&[("pods", "1")]);
         let request = Arc::new(CreateRequest { kind: ResourceKind::of::<Pod>(), amounts, pod_traits: None });
         let mut creates = PendingCreates::default();

@@ -1,9 +1,9 @@
 //! Permission to send one create request, and how its result is reported.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use aileron_kubekit::ApiError;
-use jiff::Timestamp;
 
 use super::namespace::PermittedCreate;
 use super::shared::SharedGate;
@@ -18,7 +18,7 @@ pub struct CreatePermit<'a> {
     namespace: Arc<str>,
     create: PermittedCreate,
     /// When the action first asked for the permit.
-    first_asked: Timestamp,
+    first_asked: Instant,
     is_reported: bool,
 }
 
@@ -38,21 +38,21 @@ impl<'a> CreatePermit<'a> {
         gate: &'a SharedGate,
         namespace: Arc<str>,
         create: PermittedCreate,
-        first_asked: Timestamp,
+        first_asked: Instant,
     ) -> Self {
         Self { gate, namespace, create, first_asked, is_reported: false }
     }
 
     /// Whether the create request may still be sent. Another one of the same kind may have been refused since.
     #[must_use]
-    pub fn is_valid(&self, now: Timestamp) -> bool {
+    pub fn is_valid(&self, now: Instant) -> bool {
         self.gate.update(&self.namespace, |admission, _| admission.allows_send(&self.create.request, now))
     }
 
     /// The API server accepted the create request. `resource_version` is that of the stored object, if known.
-    pub fn created(mut self, resource_version: Option<u64>, now: Timestamp) {
+    pub fn created(mut self, resource_version: Option<u64>, now: Instant) {
         self.is_reported = true;
-        let waited = now.duration_since(self.first_asked).as_secs_f64().max(0.0);
+        let waited = now.saturating_duration_since(self.first_asked).as_secs_f64();
         metrics::histogram!("aileron_launch_seconds", "kind" => self.create.request.kind.kind.to_string())
             .record(waited);
         self.gate.update(&self.namespace, |admission, to_wake| {
@@ -62,7 +62,7 @@ impl<'a> CreatePermit<'a> {
     }
 
     /// The API server refused the create request. `random` is between 0 and 1 and chooses the jitter of the back-off.
-    pub fn refused(mut self, error: &ApiError, now: Timestamp, random: f64) -> RefusedCreate {
+    pub fn refused(mut self, error: &ApiError, now: Instant, random: f64) -> RefusedCreate {
         let refusal = Refusal::of(error);
         let reason = match &refusal {
             Refusal::Quota(_) => "quota",
@@ -98,7 +98,7 @@ impl<'a> CreatePermit<'a> {
 
     /// The create request was not sent, because the permit was [no longer valid](Self::is_valid).
     #[must_use]
-    pub fn not_sent(mut self, now: Timestamp) -> Waiting {
+    pub fn not_sent(mut self, now: Instant) -> Waiting {
         self.is_reported = true;
         self.gate.update(&self.namespace, |admission, _| {
             let action = &self.create.position.action;
@@ -108,7 +108,7 @@ impl<'a> CreatePermit<'a> {
         })
     }
 
-    fn result_unknown(&mut self, now: Timestamp) {
+    fn result_unknown(&mut self, now: Instant) {
         self.is_reported = true;
         self.gate.update(&self.namespace, |admission, to_wake| {
             admission.result_unknown(&self.create, now);
@@ -120,7 +120,7 @@ impl<'a> CreatePermit<'a> {
 impl Drop for CreatePermit<'_> {
     fn drop(&mut self) {
         if !self.is_reported {
-            self.result_unknown(self.gate.clock.now());
+            self.result_unknown(self.gate.clock.instant());
         }
     }
 }

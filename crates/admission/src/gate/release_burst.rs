@@ -3,30 +3,28 @@
 //! Each end makes the ResourceQuota controller recount the usage and write the quota. The API server answers a create
 //! request that meets such a write with a conflict. So waiting actions are not woken until the burst is over.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
+use std::time::{Duration, Instant};
 
 use crate::time::after;
 
 /// Consecutive ends of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReleaseBurst {
-    first: Timestamp,
-    last: Timestamp,
+    first: Instant,
+    last: Instant,
 }
 
 impl ReleaseBurst {
     /// The burst after an object ended now. The end belongs to `current` if that burst saw its last end less than `gap`
     /// ago.
-    pub(super) fn with_end(current: Option<Self>, gap: Duration, now: Timestamp) -> Self {
+    pub(super) fn with_end(current: Option<Self>, gap: Duration, now: Instant) -> Self {
         let first = current.filter(|burst| now < after(burst.last, gap)).map_or(now, |burst| burst.first);
         Self { first, last: now }
     }
 
     /// When the burst is over: `gap` after its last end, but no later than `longest` after its first end, because in a
     /// busy namespace objects may never stop ending.
-    pub(super) fn over_at(&self, gap: Duration, longest: Duration) -> Timestamp {
+    pub(super) fn over_at(&self, gap: Duration, longest: Duration) -> Instant {
         after(self.last, gap).min(after(self.first, longest))
     }
 }
@@ -36,13 +34,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::time::testing::at_milli as at;
 
     const GAP: Duration = Duration::from_millis(75);
     const LONGEST: Duration = Duration::from_millis(300);
-
-    fn at(millis: i64) -> Timestamp {
-        Timestamp::from_millisecond(millis).unwrap()
-    }
 
     #[test]
     fn ends_close_to_each_other_are_one_burst_of_bounded_length() {

@@ -6,9 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
-
-use jiff::Timestamp;
+use std::time::{Duration, Instant};
 
 use crate::amounts::{self, Amounts};
 use crate::create_request::CreateRequest;
@@ -52,7 +50,7 @@ struct Reservation {
 /// When the API server accepted the create request, as far as the executor knows.
 #[derive(Clone, Copy, Debug)]
 struct Created {
-    at: Timestamp,
+    at: Instant,
     /// The resourceVersion of the object; `None` if it is not known.
     resource_version: Option<u64>,
 }
@@ -97,7 +95,7 @@ impl Reservations {
         id: ReservationId,
         resource_version: Option<u64>,
         quotas: &BTreeMap<String, Quota>,
-        now: Timestamp,
+        now: Instant,
     ) {
         let Some(reservation) = self.by_id.get_mut(&id) else { return };
         reservation.created = Some(Created { at: now, resource_version });
@@ -129,7 +127,7 @@ impl Reservations {
     }
 
     /// Ends the reservations of created objects that the quotas must show by now.
-    pub(super) fn expire(&mut self, quotas: &BTreeMap<String, Quota>, now: Timestamp) {
+    pub(super) fn expire(&mut self, quotas: &BTreeMap<String, Quota>, now: Instant) {
         let is_over = |reservation: &Reservation| reservation.expires_at().is_some_and(|at| at <= now);
         let over: Vec<_> = self.by_id.iter().filter(|(_, reserved)| is_over(reserved)).map(|(id, _)| *id).collect();
         for id in over {
@@ -138,7 +136,7 @@ impl Reservations {
     }
 
     /// When the next reservation ends by time alone.
-    pub(super) fn next_expiry(&self) -> Option<Timestamp> {
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
         self.by_id.values().filter_map(Reservation::expires_at).min()
     }
 
@@ -189,7 +187,7 @@ impl UsageIncreases {
 }
 
 impl Reservation {
-    fn expires_at(&self) -> Option<Timestamp> {
+    fn expires_at(&self) -> Option<Instant> {
         self.created.map(|created| after(created.at, USAGE_VISIBLE_WITHIN))
     }
 
@@ -215,6 +213,7 @@ mod tests {
 
     use super::*;
     use crate::amounts::of;
+    use crate::time::testing::at_milli as at;
 
     fn quota(version: u64, used: &str) -> Quota {
         Quota::without_scopes("q", version, of(&[("pods", "10")]), of(&[("pods", used)]))
@@ -232,10 +231,6 @@ mod tests {
             amounts::subtract(&mut available, &usage);
         }
         available["pods"].to_string()
-    }
-
-    fn at(millis: i64) -> Timestamp {
-        Timestamp::from_millisecond(millis).unwrap()
     }
 
     fn quotas(quota: &Quota) -> BTreeMap<String, Quota> {

@@ -5,9 +5,7 @@
 //! API server does not know the new state yet. So free quota is used only after the settle time.
 
 use std::collections::VecDeque;
-use std::time::Duration;
-
-use jiff::Timestamp;
+use std::time::{Duration, Instant};
 
 use crate::amounts::{self, Amounts};
 use crate::quota::Quota;
@@ -38,15 +36,16 @@ struct Increase {
     quota: String,
     /// What the quota had left before the first increase, or the least between them.
     remaining_before: Amounts,
-    first: Timestamp,
-    last: Timestamp,
+    first: Instant,
+    last: Instant,
 }
 
 /// How often the configured settle time is doubled at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SettleBackoff {
     doublings: u32,
-    changed_at: Timestamp,
+    /// When `doublings` changed last; `None` if it never did.
+    changed_at: Option<Instant>,
 }
 
 impl SettlingQuota {
@@ -56,7 +55,7 @@ impl SettlingQuota {
     }
 
     /// Records that a quota has more left than in its state `before`.
-    pub(super) fn increased(&mut self, before: &Quota, configured: Duration, now: Timestamp) {
+    pub(super) fn increased(&mut self, before: &Quota, configured: Duration, now: Instant) {
         let merge_within = self.settle_time(configured) / MERGE_FRACTION;
         let remaining_before = before.remaining();
         match self.increases.iter_mut().rev().find(|increase| increase.quota == before.name) {
@@ -79,25 +78,27 @@ impl SettlingQuota {
     }
 
     /// Records that a create request was refused although the quota seemed to have enough left: doubles the settle time.
-    pub(super) fn create_refused(&mut self, configured: Duration, now: Timestamp) {
+    pub(super) fn create_refused(&mut self, configured: Duration, now: Instant) {
         // Create requests that were in flight together met the same state of the API server.
-        if now >= after(self.backoff.changed_at, self.settle_time(configured)) {
+        let settle_time = self.settle_time(configured);
+        if self.backoff.changed_at.is_none_or(|changed_at| now >= after(changed_at, settle_time)) {
             let doublings = self.backoff.doublings.saturating_add(1).min(MAX_DOUBLINGS);
-            self.backoff = SettleBackoff { doublings, changed_at: now };
+            self.backoff = SettleBackoff { doublings, changed_at: Some(now) };
         }
     }
 
     /// Drops the increases that the API server must know by now, and shortens the settle time if it may be.
-    pub(super) fn expire(&mut self, configured: Duration, now: Timestamp) {
+    pub(super) fn expire(&mut self, configured: Duration, now: Instant) {
         let settle_time = self.settle_time(configured);
         self.increases.retain(|increase| now < after(increase.last, settle_time));
-        if self.backoff.doublings > 0 && now >= after(self.backoff.changed_at, HALVE_AFTER) {
-            self.backoff = SettleBackoff { doublings: self.backoff.doublings - 1, changed_at: now };
+        let may_halve = |changed_at| now >= after(changed_at, HALVE_AFTER);
+        if self.backoff.doublings > 0 && self.backoff.changed_at.is_none_or(may_halve) {
+            self.backoff = SettleBackoff { doublings: self.backoff.doublings - 1, changed_at: Some(now) };
         }
     }
 
     /// When the next increase may be used.
-    pub(super) fn next_settled(&self, configured: Duration) -> Option<Timestamp> {
+    pub(super) fn next_settled(&self, configured: Duration) -> Option<Instant> {
         let settle_time = self.settle_time(configured);
         self.increases.iter().map(|increase| after(increase.last, settle_time)).min()
     }
@@ -116,12 +117,9 @@ mod tests {
 
     use super::*;
     use crate::amounts::of;
+    use crate::time::testing::at_milli as at;
 
     const SETTLE: Duration = Duration::from_millis(160);
-
-    fn at(millis: i64) -> Timestamp {
-        Timestamp::from_millisecond(millis).unwrap()
-    }
 
     fn quota(used: i64) -> Quota {
         Quota::without_scopes("q", 1, of(&[("pods", "10")]), of(&[("pods", &used.to_string())]))

@@ -3,11 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aileron_machinery::ActionKey;
 use aileron_machinery::time::clock::Clock;
-use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use super::gauges::Gauges;
@@ -95,7 +94,7 @@ impl SharedGate {
     }
 
     /// When a waiting action should ask again, even if the gate has not woken it.
-    pub(super) fn recheck_at(&self, action: &str, now: Timestamp) -> Timestamp {
+    pub(super) fn recheck_at(&self, action: &str, now: Instant) -> Instant {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(action);
         after(now, RECHECK_INTERVAL + Duration::from_secs(hash % RECHECK_SPREAD_SECONDS))
     }

@@ -11,10 +11,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use aileron_kubekit::ApiError;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::*;
 use crate::amounts::of;
+use crate::time::testing::at_milli as at;
 
 /// A waker that records which actions were woken. All actions were created at the same time.
 #[derive(Clone, Default)]
@@ -35,10 +37,14 @@ impl ActionWaker for RecordingWaker {
 }
 
 /// A clock that does not move.
-struct StoppedClock(Timestamp);
+struct StoppedClock(Instant);
 
 impl Clock for StoppedClock {
     fn now(&self) -> Timestamp {
+        Timestamp::default()
+    }
+
+    fn instant(&self) -> Instant {
         self.0
     }
 }
@@ -84,7 +90,7 @@ impl TestGate {
     }
 
     /// Whether the action gets a permit. It then creates its object at once.
-    fn creates(&self, name: &str, request: CreateRequest, now: Timestamp) -> bool {
+    fn creates(&self, name: &str, request: CreateRequest, now: Instant) -> bool {
         match self.request_permit(&key(name), request, now) {
             Admission::Permit(permit) => {
                 permit.created(None, now);
@@ -95,14 +101,14 @@ impl TestGate {
         }
     }
 
-    fn permit(&self, name: &str, request: CreateRequest, now: Timestamp) -> CreatePermit<'_> {
+    fn permit(&self, name: &str, request: CreateRequest, now: Instant) -> CreatePermit<'_> {
         match self.request_permit(&key(name), request, now) {
             Admission::Permit(permit) => permit,
             Admission::Wait(_) | Admission::NeverFits(_) => panic!("{name} gets no permit"),
         }
     }
 
-    fn waits(&self, name: &str, request: CreateRequest, now: Timestamp) -> Waiting {
+    fn waits(&self, name: &str, request: CreateRequest, now: Instant) -> Waiting {
         match self.request_permit(&key(name), request, now) {
             Admission::Wait(waiting) => waiting,
             Admission::Permit(_) | Admission::NeverFits(_) => panic!("{name} does not wait"),
@@ -118,10 +124,6 @@ impl TestGate {
     fn namespaces(&self) -> usize {
         self.gate.shared.lock().by_name.len()
     }
-}
-
-fn at(millis: i64) -> Timestamp {
-    Timestamp::from_millisecond(millis).unwrap()
 }
 
 fn key(name: &str) -> ActionKey {

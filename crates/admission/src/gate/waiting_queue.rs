@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use aileron_machinery::ResourceKind;
 use jiff::Timestamp;
@@ -22,11 +23,11 @@ pub(super) struct QueuePosition {
 #[derive(Debug, Default)]
 pub(super) struct WaitingQueue {
     groups: BTreeMap<Arc<CreateRequest>, BTreeSet<QueuePosition>>,
-    not_empty_since: Option<Timestamp>,
+    not_empty_since: Option<Instant>,
 }
 
 impl WaitingQueue {
-    pub(super) fn insert(&mut self, request: &Arc<CreateRequest>, position: QueuePosition, now: Timestamp) {
+    pub(super) fn insert(&mut self, request: &Arc<CreateRequest>, position: QueuePosition, now: Instant) {
         self.groups.entry(Arc::clone(request)).or_default().insert(position);
         self.not_empty_since.get_or_insert(now);
     }
@@ -48,7 +49,7 @@ impl WaitingQueue {
     }
 
     /// Since when at least one action has been waiting at every moment.
-    pub(super) fn not_empty_since(&self) -> Option<Timestamp> {
+    pub(super) fn not_empty_since(&self) -> Option<Instant> {
         self.not_empty_since
     }
 
@@ -76,13 +77,10 @@ mod tests {
 
     use super::*;
     use crate::amounts::of;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::time::testing::{at_second as at, date};
 
     fn position(created: i64, action: &str) -> QueuePosition {
-        QueuePosition { created_at: at(created), action: action.into() }
+        QueuePosition { created_at: date(created), action: action.into() }
     }
 
     fn request(cpu: &str) -> Arc<CreateRequest> {

@@ -1,10 +1,9 @@
 //! Why an action waits: the text that users see, and how often it may change.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aileron_machinery::PendingReason;
-use jiff::Timestamp;
 
 use super::kind_throttle::LastRefusal;
 use crate::create_request::CreateRequest;
@@ -33,14 +32,14 @@ pub struct Waiting {
     /// Why it waits.
     pub reason: WaitingReason,
     /// When the action should ask again, even if the gate has not woken it.
-    pub recheck_at: Timestamp,
+    pub recheck_at: Instant,
 }
 
 /// The reason that an action reported last.
 #[derive(Clone, Debug)]
 pub(super) struct LastReportedReason {
     reason: WaitingReason,
-    reported_at: Timestamp,
+    reported_at: Instant,
 }
 
 impl Default for WaitingReason {
@@ -104,7 +103,7 @@ impl LastReportedReason {
 
     /// The reason to report now: the one in `last`, unless the obstacle is another one or the text is old. `last` becomes
     /// the result.
-    pub(super) fn next(last: &mut Option<Self>, current: WaitingReason, now: Timestamp) -> WaitingReason {
+    pub(super) fn next(last: &mut Option<Self>, current: WaitingReason, now: Instant) -> WaitingReason {
         match last {
             Some(last) if last.is_about(&current.subject) && now < after(last.reported_at, KEEP_NUMBERS_FOR) => {
                 last.reason.clone()
@@ -142,6 +141,7 @@ mod tests {
 
     use super::*;
     use crate::quota::message::exceeded_quotas;
+    use crate::time::testing::at_second as at;
 
     fn reason(quota: &str, used: u32) -> WaitingReason {
         let message = format!("exceeded quota: {quota}, requested: pods=1, used: pods={used}, limited: pods=20");
@@ -150,7 +150,6 @@ mod tests {
 
     #[test]
     fn a_change_of_numbers_alone_is_reported_only_after_ten_minutes() {
-        let at = |second: i64| Timestamp::from_second(second).unwrap();
         let mut last = None;
         let first = LastReportedReason::next(&mut last, reason("q", 20), at(0));
         assert_eq!(first.text, "waiting for quota q: requested pods=1, used pods=20, limited pods=20");

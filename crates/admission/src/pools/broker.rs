@@ -73,7 +73,6 @@ mod tests {
 
     use std::collections::BTreeSet;
     use std::sync::Mutex;
-    use std::time::Duration;
 
     use aileron_machinery::ActionKey;
     use async_trait::async_trait;
@@ -82,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::pools::limits::{Account, Limits, Token};
-    use crate::time::after;
+    use crate::time::testing::date;
     use crate::waker::NoWaker;
 
     const POOL: &str = "licences";
@@ -132,7 +131,7 @@ mod tests {
             pools: Arc::new(Pools::new([(POOL.to_owned(), pool)].into())),
             store: Arc::clone(store) as _,
             waker: Arc::new(NoWaker),
-            clock: Arc::new(StoppedClock(Timestamp::from_second(10).unwrap())),
+            clock: Arc::new(StoppedClock(date(10))),
         }
     }
 
@@ -167,7 +166,7 @@ mod tests {
         let error = Some(ApiError { code: 503, ..ApiError::default() });
         let broker = broker(&Arc::new(MemoryTokens { error, ..MemoryTokens::default() }));
         let wait = take(&broker, "a").await.unwrap().unwrap();
-        assert_eq!(wait.retry_at, Some(after(broker.clock.now(), Duration::from_secs(1))));
+        assert_eq!(wait.retry_at, Some(date(11)));
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use clap::builder::styling::AnsiColor;
 
 /// The phase of an action, as the commands of this program show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum DisplayPhase {
     /// The action has no status yet.
     Pending,
     /// The attempt is queued.
@@ -47,7 +47,7 @@ pub enum Outcome {
     Aborted,
 }
 
-impl Phase {
+impl DisplayPhase {
     /// The name of the phase.
     pub fn as_str(self) -> &'static str {
         match self {

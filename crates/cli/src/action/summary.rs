@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use prost::Message;
 use serde_json::{Value, json};
 
-use super::phase::{Outcome, Phase};
+use super::phase::{DisplayPhase, Outcome};
 use super::plain_message::plain_message;
 use crate::display::duration;
 
@@ -37,7 +37,7 @@ pub struct Summary {
     pub run: String,
     pub action: String,
     pub task_type: String,
-    pub phase: Phase,
+    pub phase: DisplayPhase,
     /// The current attempt, counted from 1; 0 before the first attempt.
     pub attempt: u32,
     /// The number of attempts that the task may have.
@@ -87,14 +87,16 @@ impl Summary {
         let pending = Pending::from_status(&status);
         let progressing = status.conditions.iter().find(|one| one.type_ == condition::PROGRESSING);
         let (reason, message) = match (&status.error_state, progressing) {
-            (_, Some(now)) if phase == Phase::Aborting => {
+            (_, Some(now)) if phase == DisplayPhase::Aborting => {
                 let phase_before = unfinished_phase(&status);
                 let why = pending.as_ref().filter(|pending| pending.is_blocked()).map(Pending::short_text);
                 (String::new(), text_before_abort(phase_before, &why.unwrap_or_else(|| now.message.clone())))
             }
-            (Some(error), _) if ended && phase != Phase::Succeeded => (error.code.clone(), error.message.clone()),
-            (_, _) if phase == Phase::Succeeded => Default::default(),
-            (_, _) if phase == Phase::Waiting && pending.is_some() => {
+            (Some(error), _) if ended && phase != DisplayPhase::Succeeded => {
+                (error.code.clone(), error.message.clone())
+            }
+            (_, _) if phase == DisplayPhase::Succeeded => Default::default(),
+            (_, _) if phase == DisplayPhase::Waiting && pending.is_some() => {
                 pending.as_ref().map(|pending| (pending.code.clone(), pending.message.clone())).unwrap_or_default()
             }
             // A new attempt has no message of its own at first. Show why the attempt before it failed.
@@ -148,23 +150,23 @@ impl Summary {
             return self;
         }
         let ended = self.ended.or(Some(at));
-        let message = if self.phase == Phase::Aborting {
+        let message = if self.phase == DisplayPhase::Aborting {
             self.message.clone()
         } else {
             text_before_abort(self.phase, &self.explanation())
         };
-        Self { phase: Phase::Aborted, reason: String::new(), message, pending: None, ended, ..self }
+        Self { phase: DisplayPhase::Aborted, reason: String::new(), message, pending: None, ended, ..self }
     }
 
     /// The current attempt and the number of attempts: `2/3`.
     pub fn attempts(&self) -> String {
-        format!("{}/{}", self.attempt.max(u32::from(self.phase != Phase::Pending)), self.max_attempts)
+        format!("{}/{}", self.attempt.max(u32::from(self.phase != DisplayPhase::Pending)), self.max_attempts)
     }
 
     /// Reason and message on one line, in plain English.
     pub fn explanation(&self) -> String {
         match &self.pending {
-            Some(pending) if self.phase == Phase::Waiting => one_line(&pending.short_text()),
+            Some(pending) if self.phase == DisplayPhase::Waiting => one_line(&pending.short_text()),
             _ => one_line(&plain_message(&with_code(&self.reason, &self.message))),
         }
     }
@@ -215,7 +217,7 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// The phase and the explanation of an action at the time of its abort.
-fn text_before_abort(phase: Phase, explanation: &str) -> String {
+fn text_before_abort(phase: DisplayPhase, explanation: &str) -> String {
     let colon = if explanation.is_empty() { "" } else { ": " };
     format!("was {}{colon}{explanation}", phase.as_str())
 }
@@ -226,43 +228,43 @@ fn last_failure(status: &TaskActionStatus) -> Option<&str> {
     Some(failed.message.as_str()).filter(|message| status.attempts > 1 && !message.is_empty())
 }
 
-fn phase(object: &TaskAction) -> Phase {
+fn phase(object: &TaskAction) -> DisplayPhase {
     let status = object.status.clone().unwrap_or_default();
     let is = |kind: &str| status.conditions.iter().any(|one| one.type_ == kind && one.status == "True");
     if is(condition::SUCCEEDED) {
-        return Phase::Succeeded;
+        return DisplayPhase::Succeeded;
     }
     if let Some(failed) = status.conditions.iter().find(|one| one.type_ == condition::FAILED && one.status == "True") {
         return match failed.reason.as_str() {
-            reason::TIMED_OUT => Phase::TimedOut,
-            reason::ABORTED => Phase::Aborted,
-            _ => Phase::Failed,
+            reason::TIMED_OUT => DisplayPhase::TimedOut,
+            reason::ABORTED => DisplayPhase::Aborted,
+            _ => DisplayPhase::Failed,
         };
     }
     if object.metadata.deletion_timestamp.is_some() {
-        return Phase::Aborting;
+        return DisplayPhase::Aborting;
     }
     unfinished_phase(&status)
 }
 
 /// The phase of an action that has not ended.
-fn unfinished_phase(status: &TaskActionStatus) -> Phase {
+fn unfinished_phase(status: &TaskActionStatus) -> DisplayPhase {
     match status.plugin_phase.trim_start_matches("Phase") {
-        "WaitingForResources" => return Phase::Waiting,
-        "WaitingForCache" => return Phase::WaitingForCache,
+        "WaitingForResources" => return DisplayPhase::Waiting,
+        "WaitingForCache" => return DisplayPhase::WaitingForCache,
         _ => {}
     }
     if Pending::from_status(status).is_some_and(|pending| pending.is_blocked()) {
-        return Phase::Waiting;
+        return DisplayPhase::Waiting;
     }
     let progressing = status.conditions.iter().find(|one| one.type_ == condition::PROGRESSING);
     match progressing.map(|one| one.reason.as_str()) {
-        Some(reason::INITIALIZING) => Phase::Initializing,
-        Some(reason::EXECUTING) => Phase::Running,
-        Some(reason::RETRYABLE_FAILURE) => Phase::Retrying,
-        Some(reason::PAUSED) => Phase::Paused,
-        Some(_) => Phase::Queued,
-        None => Phase::Pending,
+        Some(reason::INITIALIZING) => DisplayPhase::Initializing,
+        Some(reason::EXECUTING) => DisplayPhase::Running,
+        Some(reason::RETRYABLE_FAILURE) => DisplayPhase::Retrying,
+        Some(reason::PAUSED) => DisplayPhase::Paused,
+        Some(_) => DisplayPhase::Queued,
+        None => DisplayPhase::Pending,
     }
 }
 

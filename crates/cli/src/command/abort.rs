@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 
-use crate::action::{Phase, Summary, objects};
+use crate::action::{DisplayPhase, Summary, objects};
 use crate::arguments::AbortArguments;
 use crate::connection::{self, Connection};
 use crate::display::{duration, output};
@@ -61,7 +61,7 @@ async fn abort(program: &Program, arguments: &AbortArguments) -> Result<(), Fail
         let deleted = actions.delete(name, &DeleteParams::default()).await;
         deleted.map_err(|error| connection.request_failed(&error, &format!("cannot abort {name}")))?;
         let was = match summary.phase {
-            Phase::Aborting => "was being aborted".to_owned(),
+            DisplayPhase::Aborting => "was being aborted".to_owned(),
             phase => format!("was {}, attempt {}", phase.as_str(), summary.attempts()),
         };
         if !arguments.wait {

@@ -9,7 +9,7 @@ use aileron_action::TaskAction;
 use aileron_preview::task_file::{self, Expectation, Observed};
 use kube::{Api, Client};
 
-use crate::action::{Phase, Summary, plain_message, split_words};
+use crate::action::{DisplayPhase, Summary, plain_message, split_words};
 use crate::arguments::DemoArguments;
 use crate::display::{duration, output};
 use crate::failure::{EXIT_FAILED, Failure};
@@ -182,7 +182,7 @@ async fn abort_when_as_expected(
         let (status, summary) = (action.status.clone().unwrap_or_default(), Summary::new(&action));
         let reason = summary.explanation();
         let observed = Observed {
-            phase: task_file::Phase::of(&status),
+            phase: task_file::PhaseWord::of(&status),
             pending: summary.pending.as_ref().map(|pending| pending.code.as_str()).unwrap_or_default(),
             attempts: status.observed_attempt(),
             reason: &reason,
@@ -200,7 +200,8 @@ async fn evaluate(storage: &Storage, one: Started, followed: Followed) -> Result
     let Started { task, label, submitted, expect } = one;
     let expects_abort = expect.as_ref().is_some_and(|expect| !expect.phase.is_end());
     let followed = if expects_abort { before_abort(followed) } else { followed };
-    let blocked = followed.history.iter().filter(|state| state.phase == Phase::Waiting && !state.reason.is_empty());
+    let blocked =
+        followed.history.iter().filter(|state| state.phase == DisplayPhase::Waiting && !state.reason.is_empty());
     let waited = blocked.map(|state| state.reason.clone()).collect();
     // Task files write `timed-out`, not `TimedOut`.
     let (seen, attempts, took) = (split_words(&followed.phase, '-'), followed.attempts, followed.duration);
@@ -217,7 +218,7 @@ async fn evaluate(storage: &Storage, one: Started, followed: Followed) -> Result
 
 /// The state of an action before its abort, which an expectation with a phase that is not final describes.
 fn before_abort(followed: Followed) -> Followed {
-    let aborted = [Phase::Aborting, Phase::Aborted];
+    let aborted = [DisplayPhase::Aborting, DisplayPhase::Aborted];
     let Some(last) = followed.history.iter().rfind(|state| !aborted.contains(&state.phase)) else { return followed };
     Followed {
         outcome: last.phase.outcome(),

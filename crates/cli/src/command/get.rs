@@ -151,7 +151,7 @@ fn as_table(found: &[Summary], now: Timestamp, namespaces: bool, wide: bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::Phase;
+    use crate::action::DisplayPhase;
 
     #[test]
     fn a_row_has_what_its_header_says() {
@@ -162,7 +162,7 @@ mod tests {
             run: "r".into(),
             action: "a0".into(),
             task_type: "container".into(),
-            phase: Phase::Failed,
+            phase: DisplayPhase::Failed,
             attempt: 2,
             max_attempts: 2,
             system_failures: 1,

@@ -12,7 +12,7 @@ use kube::api::LogParams;
 use kube::{Api, ResourceExt};
 
 use super::no_such_action;
-use crate::action::{Phase, Summary, objects};
+use crate::action::{DisplayPhase, Summary, objects};
 use crate::arguments::LogsArguments;
 use crate::connection::{self, Connection};
 use crate::display::output;
@@ -52,7 +52,7 @@ async fn logs(program: &Program, arguments: &LogsArguments) -> Result<(), Failur
     }
     let sources = sources(&pods, arguments.container.as_deref())?;
     // The log of a pod that cannot start is empty. Show what the action waits for.
-    if Summary::new(&action).phase == Phase::Waiting && !pods.iter().any(has_started) {
+    if Summary::new(&action).phase == DisplayPhase::Waiting && !pods.iter().any(has_started) {
         output::note(&format!(
             "{} has written nothing yet; it waits: {}",
             arguments.name,
@@ -96,7 +96,8 @@ async fn follow(program: &Program, arguments: &LogsArguments, connection: &Conne
             };
         }
         let summary = Summary::new(&action);
-        let why = if summary.phase == Phase::Waiting { format!(": {}", summary.explanation()) } else { String::new() };
+        let why =
+            if summary.phase == DisplayPhase::Waiting { format!(": {}", summary.explanation()) } else { String::new() };
         if shown.is_empty() && waiting.as_ref() != Some(&why) {
             output::note(&format!("waiting for the pod of {}{why}", arguments.name));
             waiting = Some(why);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aileron_action::plugin_choice::{MissingKind, PluginDescription, PluginList, Served, ServedKinds, missing};
+use aileron_action::plugin_choice::{MissingKind, PluginDescription, PluginList, Served, ServedKinds, missing_kind};
 use aileron_executor::registry::served::served_kinds;
 use aileron_machinery::ResourceKind;
 use anyhow::Context;
@@ -150,7 +150,7 @@ fn availability(plugin: &PluginDescription, served: &ServedKinds) -> Availabilit
     match &plugin.kind {
         _ if !plugin.enabled => Availability::Disabled,
         None => Availability::Available,
-        Some(kind) => match (missing(served, kind), served.get(kind)) {
+        Some(kind) => match (missing_kind(served, kind), served.get(kind)) {
             (Some(missing), _) => Availability::Unavailable(missing),
             (None, Some(Served::Yes)) => Availability::Available,
             (None, _) => Availability::Unknown,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::Followed;
-use crate::action::{Phase, Summary};
+use crate::action::{DisplayPhase, Summary};
 use crate::display::duration;
 
 /// Namespace and name of an action.
@@ -19,7 +19,7 @@ const MAX_NEW_AGE: Duration = Duration::from_secs(2);
 /// A state of an action, and when it was observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedState {
-    pub phase: Phase,
+    pub phase: DisplayPhase,
     pub attempt: u32,
     pub reason: String,
     pub message: String,
@@ -213,7 +213,7 @@ impl TrackedActions {
             },
             None => Followed {
                 outcome: None,
-                phase: Phase::Pending.as_str().to_owned(),
+                phase: DisplayPhase::Pending.as_str().to_owned(),
                 attempts: 0,
                 reason: String::new(),
                 message: String::new(),
@@ -232,7 +232,7 @@ fn never_observed((namespace, name): &Key, now: Instant) -> Row {
         run: String::new(),
         action: String::new(),
         task_type: String::new(),
-        phase: Phase::Pending,
+        phase: DisplayPhase::Pending,
         attempt: 0,
         max_attempts: 1,
         system_failures: 0,
@@ -255,7 +255,7 @@ mod tests {
         ("n".into(), name.into())
     }
 
-    fn summary(name: &str, phase: Phase, attempt: u32) -> Summary {
+    fn summary(name: &str, phase: DisplayPhase, attempt: u32) -> Summary {
         let row = never_observed(&key(name), Instant::now());
         Summary { phase, attempt, created: Some(Timestamp::UNIX_EPOCH), ..row.summary }
     }
@@ -264,14 +264,14 @@ mod tests {
     fn only_new_states_are_reported_until_all_actions_have_ended() {
         let mut tracked = TrackedActions::exactly(&[key("a"), key("b")], false);
         let (now, wall) = (Instant::now(), Timestamp::UNIX_EPOCH);
-        assert_eq!(tracked.update(summary("x", Phase::Running, 1), now, wall), None, "not selected");
-        assert_eq!(tracked.update(summary("a", Phase::Running, 1), now, wall), Some(key("a")));
-        assert_eq!(tracked.update(summary("a", Phase::Running, 1), now, wall), None, "nothing new");
-        assert_eq!(tracked.update(summary("a", Phase::Running, 2), now, wall), Some(key("a")));
+        assert_eq!(tracked.update(summary("x", DisplayPhase::Running, 1), now, wall), None, "not selected");
+        assert_eq!(tracked.update(summary("a", DisplayPhase::Running, 1), now, wall), Some(key("a")));
+        assert_eq!(tracked.update(summary("a", DisplayPhase::Running, 1), now, wall), None, "nothing new");
+        assert_eq!(tracked.update(summary("a", DisplayPhase::Running, 2), now, wall), Some(key("a")));
         let later = now + Duration::from_secs(3);
-        tracked.update(summary("a", Phase::Succeeded, 2), later, wall);
+        tracked.update(summary("a", DisplayPhase::Succeeded, 2), later, wall);
         assert!(!tracked.have_all_ended());
-        tracked.update(summary("b", Phase::Queued, 1), now, wall);
+        tracked.update(summary("b", DisplayPhase::Queued, 1), now, wall);
         tracked.delete(&key("b"), later, wall);
         assert!(tracked.have_all_ended());
         let followed = tracked.results();
@@ -285,8 +285,8 @@ mod tests {
     fn an_action_that_is_missing_in_a_new_list_was_aborted() {
         let mut tracked = TrackedActions::exactly(&[key("a"), key("b"), key("c")], false);
         let (now, wall) = (Instant::now(), Timestamp::UNIX_EPOCH);
-        tracked.update(summary("a", Phase::Running, 1), now, wall);
-        tracked.update(summary("b", Phase::Failed, 1), now, wall);
+        tracked.update(summary("a", DisplayPhase::Running, 1), now, wall);
+        tracked.update(summary("b", DisplayPhase::Failed, 1), now, wall);
         let changed = tracked.delete_unlisted(Some("n"), &BTreeSet::new(), now, wall);
         assert_eq!(changed, [key("a"), key("c")], "b had ended and stays as it was");
         assert!(tracked.have_all_ended());
@@ -299,7 +299,7 @@ mod tests {
         let (now, wall) = (Instant::now(), Timestamp::UNIX_EPOCH);
         assert!(tracked.delete_unlisted(Some("n"), &BTreeSet::new(), now, wall).is_empty());
         assert!(!tracked.have_all_ended());
-        tracked.update(summary("a", Phase::Succeeded, 1), now, wall);
+        tracked.update(summary("a", DisplayPhase::Succeeded, 1), now, wall);
         assert!(tracked.have_all_ended());
     }
 
@@ -308,7 +308,7 @@ mod tests {
         let mut tracked = TrackedActions::exactly(&[key("a")], false);
         let (now, wall) = (Instant::now(), Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(100));
         let ended = Some(Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(40));
-        tracked.update(Summary { ended, ..summary("a", Phase::Succeeded, 1) }, now, wall);
+        tracked.update(Summary { ended, ..summary("a", DisplayPhase::Succeeded, 1) }, now, wall);
         assert_eq!(tracked.results()[0].duration, Duration::from_secs(40));
     }
 }

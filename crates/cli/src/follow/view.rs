@@ -237,9 +237,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::action::{Phase, Summary};
+    use crate::action::{DisplayPhase, Summary};
 
-    fn tracked(phases: &[(&str, Phase)]) -> TrackedActions {
+    fn tracked(phases: &[(&str, DisplayPhase)]) -> TrackedActions {
         let keys: Vec<Key> = phases.iter().map(|(name, _)| ("n".to_owned(), (*name).to_owned())).collect();
         let mut tracked = TrackedActions::exactly(&keys, false);
         let (now, wall) = (Instant::now(), Timestamp::UNIX_EPOCH);
@@ -271,7 +271,8 @@ mod tests {
 
     #[test]
     fn no_line_is_wider_than_the_terminal() {
-        let tracked = tracked(&[("hello", Phase::Running), ("a-name-that-is-rather-long", Phase::Failed)]);
+        let tracked =
+            tracked(&[("hello", DisplayPhase::Running), ("a-name-that-is-rather-long", DisplayPhase::Failed)]);
         for width in [20, 40, 80, 200] {
             for line in table_lines(&tracked.rows(), Instant::now(), terminal(width, 24)) {
                 assert!(line.chars().count() <= width, "{width}: {line}");
@@ -285,12 +286,12 @@ mod tests {
     #[test]
     fn a_low_terminal_hides_actions_that_have_ended() {
         let tracked = tracked(&[
-            ("a", Phase::Succeeded),
-            ("b", Phase::Running),
-            ("c", Phase::Failed),
-            ("d", Phase::Queued),
-            ("e", Phase::Succeeded),
-            ("f", Phase::TimedOut),
+            ("a", DisplayPhase::Succeeded),
+            ("b", DisplayPhase::Running),
+            ("c", DisplayPhase::Failed),
+            ("d", DisplayPhase::Queued),
+            ("e", DisplayPhase::Succeeded),
+            ("f", DisplayPhase::TimedOut),
         ]);
         let lines = table_lines(&tracked.rows(), Instant::now(), terminal(80, 5));
         assert_eq!(lines.len(), 4, "{lines:?}");
@@ -300,7 +301,7 @@ mod tests {
 
     #[test]
     fn colours_do_not_move_columns() {
-        let tracked = tracked(&[("hello", Phase::Running)]);
+        let tracked = tracked(&[("hello", DisplayPhase::Running)]);
         let plain = table_lines(&tracked.rows(), tracked.begin, terminal(80, 24));
         let coloured = table_lines(&tracked.rows(), tracked.begin, Terminal { colours: true, ..terminal(80, 24) });
         assert_ne!(plain[1], coloured[1]);
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_line_tells_time_name_attempt_phase_and_reason() {
-        let tracked = tracked(&[("hello", Phase::Failed)]);
+        let tracked = tracked(&[("hello", DisplayPhase::Failed)]);
         let text = line(tracked.rows()[0], NAME_WIDTH, std::time::Duration::from_millis(1234));
         assert!(
             text.starts_with("   1.23s  hello                        1/3  Failed       [Code] a message"),

@@ -8,7 +8,6 @@ use aileron_sandbox::NodeOptions;
 use anyhow::Context;
 
 use crate::arguments::{ConfigArguments, DEFAULT_NAME, NodeArguments};
-use crate::configuration;
 use crate::failure::Failure;
 
 /// Where a sandbox keeps its objects and files.
@@ -66,7 +65,7 @@ pub struct SandboxOptions {
 impl ExecutorConfig {
     /// The files and keys of a command line, and the environment of this process.
     pub(crate) fn new(arguments: &ConfigArguments, overrides: Vec<(String, String)>) -> Self {
-        Self { files: arguments.files.clone(), overrides, environment: configuration::environment() }
+        Self { files: arguments.files.clone(), overrides, environment: aileron_config::environment_variables() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Compares the result of a task with the `expect` of its file.
 
-use aileron_preview::task_file::{Expectation, Observed, Phase};
+use aileron_preview::task_file::{Expectation, Observed, PhaseWord};
 
 use super::results::FinishedTask;
 use crate::action::{self, with_code};
@@ -12,7 +12,7 @@ pub fn differences(expect: &Expectation, finished: &FinishedTask) -> Vec<String>
     let error = finished.error().unwrap_or_default();
     expect.differences(&Observed {
         phase: phase(&followed.phase),
-        pending: if followed.phase == action::Phase::Waiting.as_str() { &followed.reason } else { "" },
+        pending: if followed.phase == action::DisplayPhase::Waiting.as_str() { &followed.reason } else { "" },
         attempts: followed.attempts.max(1),
         reason: &reason,
         error: &error,
@@ -21,25 +21,25 @@ pub fn differences(expect: &Expectation, finished: &FinishedTask) -> Vec<String>
 }
 
 /// The phase of a summary as a phase of an expectation.
-fn phase(word: &str) -> Phase {
-    use action::Phase as Shown;
+fn phase(word: &str) -> PhaseWord {
+    use action::DisplayPhase as Shown;
     let is = |shown: Shown| shown.as_str() == word;
     if is(Shown::Succeeded) {
-        Phase::Succeeded
+        PhaseWord::Succeeded
     } else if is(Shown::Failed) {
-        Phase::Failed
+        PhaseWord::Failed
     } else if is(Shown::TimedOut) {
-        Phase::TimedOut
+        PhaseWord::TimedOut
     } else if is(Shown::Aborted) || is(Shown::Aborting) {
-        Phase::Aborted
+        PhaseWord::Aborted
     } else if is(Shown::Running) || is(Shown::Retrying) {
-        Phase::Running
+        PhaseWord::Running
     } else if is(Shown::Initializing) {
-        Phase::Initializing
+        PhaseWord::Initializing
     } else if is(Shown::Waiting) || is(Shown::WaitingForCache) || is(Shown::Paused) {
-        Phase::Waiting
+        PhaseWord::Waiting
     } else {
-        Phase::Queued
+        PhaseWord::Queued
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
         }
     }
 
-    fn expect(phase: Phase) -> Expectation {
+    fn expect(phase: PhaseWord) -> Expectation {
         let error = Some("MAX_RUNTIME_EXCEEDED".to_owned());
         Expectation { phase, pending: None, attempts: Some(2), reason: None, error, outputs: Default::default() }
     }
@@ -87,8 +87,8 @@ mod tests {
     fn an_exceeded_time_limit_is_expected_only_if_the_file_says_so() {
         let finished = timed_out();
         assert!(!finished.is_success());
-        assert_eq!(differences(&expect(Phase::TimedOut), &finished), Vec::<String>::new());
-        assert_eq!(differences(&expect(Phase::Failed), &finished), ["expected phase failed, found timed-out"]);
+        assert_eq!(differences(&expect(PhaseWord::TimedOut), &finished), Vec::<String>::new());
+        assert_eq!(differences(&expect(PhaseWord::Failed), &finished), ["expected phase failed, found timed-out"]);
         assert_eq!(finished.text(), "slow timed out after 2 attempts: [MAX_RUNTIME_EXCEEDED] attempt 2 ran for 2s\n");
         assert_eq!(finished.as_json()["outcome"], "TimedOut");
     }

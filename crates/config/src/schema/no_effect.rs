@@ -1,7 +1,7 @@
 //! Marks of keys that are accepted although no code reads them.
 //!
-//! Such keys exist so that a configuration file of upstream's executor can be loaded unchanged. The mark is an
-//! extension of the schema, set on the field:
+//! Such keys exist because configuration files of upstream's executor contain them, and an unknown key is an error. The
+//! mark is an extension of the schema, set on the field:
 //!
 //! - `#[schemars(extend("x-no-effect" = "reason"))]`: the key has no effect, and neither has any key below it.
 //! - `#[schemars(extend("x-no-effect" = {"key": "reason"}))]` on a field whose group is used in several places: the

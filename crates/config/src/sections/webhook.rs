@@ -1,4 +1,4 @@
-//! The `webhook` section. It has no effect: the webhook that adds secrets to pods is a separate process.
+//! The `webhook` section. It has no effect: Aileron has no webhook that adds secrets to pods.
 
 pub mod managers;
 

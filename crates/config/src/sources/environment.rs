@@ -4,6 +4,8 @@
 //! written as a dash or as an underscore. An empty variable counts as not set. Mirrors the bindings of flytestdlib's
 //! viper accessor.
 
+use std::collections::BTreeMap;
+
 use crate::document::{Data, Node, yaml};
 use crate::error::{ConfigError, Origin, Warning};
 use crate::schema::shape::{Kind, Shape};
@@ -16,6 +18,15 @@ enum Target<'a> {
     Key(Vec<String>, Shape<'a>),
     /// An entry of a map whose keys the user chooses: the path of the map, the key of the entry, the type of its value.
     MapEntry(Vec<String>, String, Shape<'a>),
+}
+
+/// The environment variables of the process. Variables that are not valid UTF-8 are left out: they can be neither
+/// configuration nor put into a pod.
+#[must_use]
+pub fn environment_variables() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 /// The values that environment variables set.

@@ -25,8 +25,8 @@ fn one_warning_lists_all_settings_without_effect() {
             "these settings have no effect: executor.webhookCertPath (flag --executor.webhookCertPath): the executor contains \
           no webhook; otel.type (environment variable OTEL.TYPE): the executor writes no traces; \
           plugins.logs.templates.0.iconUri (b.yaml:5): it is not sent with the link, as in Flyte's executor; \
-          webhook.certDir (a.yaml:3), webhook.localCert (a.yaml:2): the executor contains no webhook; Flyte's pod \
-          webhook is a separate process"
+          webhook.certDir (a.yaml:3), webhook.localCert (a.yaml:2): Aileron has no pod webhook; in Flyte 2 the Go \
+          executor serves it in its own process"
         ]
     );
 }
@@ -100,7 +100,6 @@ const MARKED: &[&str] = &[
     "CoPilotConfig.storage-config-override.schemes",
     "Config.cache",
     "Config.otel",
-    "Config.secrets",
     "Config.webhook",
     "ExecutorConfig.webhookCertKey",
     "ExecutorConfig.webhookCertName",
@@ -128,6 +127,7 @@ const MARKED: &[&str] = &[
     "RayConfig.dashboardURLTemplate.linkType",
     "RayConfig.remoteClusterConfig",
     "SchemeConfig.redis",
+    "SecretsConfig.type",
     "SparkConfig.pod-template-detection-timeout",
     "StorageConfig.cache",
     "StorageConfig.redis",

@@ -25,7 +25,7 @@ const READ_AFTER_LOADING: &[&str] = &["kf_operator", "node_ip_address"];
 
 /// Fields that are marked although `.name` occurs in the sources, because other types have a field or variable of the
 /// same name.
-const COMMON_NAMES: &[&str] = &["cache", "cache_key", "reader", "scheme", "secrets", "storage", "writer"];
+const COMMON_NAMES: &[&str] = &["cache", "cache_key", "kind", "reader", "scheme", "storage", "writer"];
 
 #[test]
 fn exactly_the_fields_that_no_code_reads_are_marked() {

@@ -12,7 +12,7 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Updates the gauges until cancelled.
 pub(super) async fn run(cx: WatchContext, mut objects: ObjectCounts) {
-    // Phases that were shown before, so that a phase without actions drops to zero instead of keeping its last value.
+    // Phases that had a value before: a phase without actions is set to zero instead of keeping its last value.
     let mut shown = BTreeSet::new();
     loop {
         let counts = cx.caches.actions.count_by_phase();

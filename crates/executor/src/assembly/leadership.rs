@@ -1,4 +1,4 @@
-//! What only the leading replica does, and when it leads.
+//! The work of the leading replica, and the wait for leadership.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,21 +27,21 @@ pub(super) struct Work {
     pub(super) action_cleanup: Option<(Duration, SignedDuration)>,
 }
 
-/// The lease that replicas compete for; none if leader election is off.
+/// The lease that replicas compete for.
 pub(super) struct Election {
     pub(super) namespace: String,
     pub(super) identity: String,
 }
 
 impl Work {
-    /// Works until stopped. Rounds begin when all caches are complete.
+    /// Runs until stopped. Rounds begin when all caches are complete.
     async fn run(self, stop: CancellationToken) {
         let Self { watch, controller, object_cleanup, pools, action_cleanup } = self;
         tokio::select! {
             () = stop.cancelled() => return,
             () = watch.synced.all() => {}
         }
-        tracing::info!("caches are complete; working");
+        tracing::info!("caches are complete; starting the controller");
         let action_cleanup = async {
             if let Some((interval, max_ttl)) = action_cleanup {
                 cleanup::actions::run(watch.client.clone(), Arc::clone(&watch.clock), interval, max_ttl, stop.clone())
@@ -57,19 +57,19 @@ impl Work {
     }
 }
 
-/// Works until cancelled. With leader election it waits for the lease first.
+/// Runs the work until cancelled. With leader election it waits for the lease first.
 pub(super) async fn lead(work: Work, election: Option<Election>, cancel: &CancellationToken) -> Result<(), RunError> {
     let Some(Election { namespace, identity }) = election else {
         work.run(cancel.child_token()).await;
         return Ok(());
     };
     let leases: Api<Lease> = Api::namespaced(work.watch.client.clone(), &namespace);
-    let mut elector = Elector::new(leases, LeaseConfig::new(identity));
+    let mut elector = Elector::new(leases, LeaseConfig::new(identity), Arc::clone(&work.watch.clock));
     if !elector.acquire(cancel).await {
         return Ok(());
     }
-    // The lease is released only after the work has ended; otherwise two replicas would work for a moment. If the lease is
-    // lost, the process ends with an error, and the next leader decides anew.
+    // The lease is released only after the work has ended; otherwise two replicas would run rounds for a moment. If the
+    // lease is lost, the process ends with an error, and the next leader runs the rounds again.
     let release = CancellationToken::new();
     let mut holding = std::pin::pin!(elector.hold(&release));
     tokio::select! {

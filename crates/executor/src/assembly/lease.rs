@@ -1,4 +1,4 @@
-//! Leader election by a Lease, in the record that client-go writes, so that Go and Rust replicas can share one lock.
+//! Leader election with a Lease, in the format of client-go, so that Go and Rust replicas can share one lease.
 
 mod elector;
 #[cfg(test)]
@@ -12,21 +12,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 pub use elector::{Elector, LeaseApi, LeaseError};
 
-/// The lock of the Go executor; the same name keeps the two from leading at once.
+/// The lease of the Go executor. With the same name, a Go and a Rust replica never lead at the same time.
 pub const LEASE_NAME: &str = "abf369a8.flyte.org";
 
-/// Who competes for which lock, and how fast. The times are controller-runtime's.
+/// Which process competes for which lease, and its timeouts. The defaults are those of controller-runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseConfig {
     /// Name of the Lease.
     pub name: String,
-    /// Name of this process; must be unique among all that compete.
+    /// The name of this process. It must be unique among the replicas.
     pub identity: String,
-    /// How long others wait after the last sign of life before they take over.
+    /// How long other replicas wait after the last renewal before they take the lease.
     pub lease_duration: Duration,
-    /// How long the leader tries to renew before it gives up; shorter than the duration, so that it stops first.
+    /// How long the leader tries to renew before it stops. Shorter than `lease_duration`, so that it stops before another
+    /// replica takes the lease.
     pub renew_deadline: Duration,
-    /// Time between two tries.
+    /// The time between two tries to take or renew the lease.
     pub retry_period: Duration,
 }
 
@@ -37,17 +38,17 @@ pub enum Decision {
     Create(LeaseSpec),
     /// The lease is free or has expired: take it by writing this content.
     Take(LeaseSpec),
-    /// The lease is ours: prove it by writing this content.
+    /// This process holds the lease: renew it by writing this content.
     Renew(LeaseSpec),
-    /// Somebody else leads.
+    /// Another replica leads.
     Wait {
-        /// Who.
+        /// The identity of the leader.
         holder: String,
     },
 }
 
 impl LeaseConfig {
-    /// Competes as `identity` for the executor's lock, with controller-runtime's times.
+    /// Competes as `identity` for the lease of the executor, with the timeouts of controller-runtime.
     pub fn new(identity: impl Into<String>) -> Self {
         Self {
             name: LEASE_NAME.to_owned(),
@@ -59,10 +60,10 @@ impl LeaseConfig {
     }
 }
 
-/// Decides from the lease as read. Mirrors `LeaderElector.tryAcquireOrRenew`.
+/// Decides what to do about the lease as it was read. Mirrors `LeaderElector.tryAcquireOrRenew`.
 ///
-/// `unchanged_for` is how long *we* have seen the record unchanged. The times inside the record are never compared
-/// with our clock, so clocks that disagree cannot make two leaders.
+/// `unchanged_for` is how long this process has seen the lease unchanged. The times in the lease are never compared with
+/// the local clock, so replicas whose clocks differ cannot both lead.
 pub fn decide(observed: Option<&LeaseSpec>, config: &LeaseConfig, now: Timestamp, unchanged_for: Duration) -> Decision {
     let Some(observed) = observed else {
         return Decision::Create(record(config, now, now, 0));
@@ -73,7 +74,7 @@ pub fn decide(observed: Option<&LeaseSpec>, config: &LeaseConfig, now: Timestamp
         let acquired = observed.acquire_time.as_ref().map_or(now, |time| time.0);
         return Decision::Renew(record(config, acquired, now, transitions));
     }
-    // The holder's own duration counts: it is the promise the holder relies on.
+    // The duration in the lease applies, because the holder relies on it.
     let seconds = observed.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default();
     if holder.is_empty() || unchanged_for >= Duration::from_secs(seconds) {
         return Decision::Take(record(config, now, now, transitions.saturating_add(1)));
@@ -81,11 +82,11 @@ pub fn decide(observed: Option<&LeaseSpec>, config: &LeaseConfig, now: Timestamp
     Decision::Wait { holder: holder.to_owned() }
 }
 
-/// The record that frees the lock for anybody. Mirrors `LeaderElector.release`.
+/// The lease without a holder, which any replica may take. Mirrors `LeaderElector.release`.
 pub fn released(observed: &LeaseSpec, now: Timestamp) -> LeaseSpec {
     LeaseSpec {
         holder_identity: None,
-        // Readers that ignore the empty holder must not wait long either.
+        // A replica that ignores the empty holder waits only this long.
         lease_duration_seconds: Some(1),
         acquire_time: Some(MicroTime(now)),
         renew_time: Some(MicroTime(now)),

@@ -1,4 +1,4 @@
-//! The configuration in the terms of each part of the executor.
+//! Translates the configuration into the settings of each part of the executor.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub(super) fn token_pools(config: &Config) -> BTreeMap<String, Pool> {
     config.tasks.pools.iter().map(|(name, config)| (name.clone(), pool(config))).collect()
 }
 
-/// The storage section in the terms of the storage layer.
+/// Translates the storage section into the settings of the storage layer.
 pub fn storage_settings(config: &StorageConfig) -> Result<StorageSettings, StorageError> {
     let unknown = |subject: &str, kind: &str| StorageError::Settings {
         subject: subject.to_owned(),
@@ -74,11 +74,4 @@ pub fn storage_settings(config: &StorageConfig) -> Result<StorageSettings, Stora
         max_download_mb: u64::try_from(config.limits.max_download_mbs).unwrap_or_default(),
         timeout: config.default_http_client.timeout.to_std().unwrap_or_default(),
     })
-}
-
-/// The environment of the process; a variable that is not text could not be put into a pod anyway.
-pub(super) fn environment() -> BTreeMap<String, String> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
 }

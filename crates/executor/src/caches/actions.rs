@@ -1,8 +1,9 @@
-//! What is known of the actions: what the watch showed, and over it what was written since.
+//! The actions as the executor saw or wrote them last, whichever is newer.
 //!
-//! A round must never act on an object older than our own last write to it; so every write is entered here at once,
-//! and whatever the watch shows later counts only if it is newer. The status may be ahead of the API server by a step
-//! or two: an intermediate step is held here for a moment in case a newer one makes it superfluous.
+//! A round must never act on an object that is older than the executor's own last write to it. So every write is recorded
+//! here at once, and an object from the watch is stored only if its resource version is newer. The status here may be
+//! newer than the one on the API server: an intermediate status is held for a moment, because the next one often replaces
+//! it before it is written.
 
 mod labelled;
 mod statuses;
@@ -16,13 +17,14 @@ use kube::api::ObjectMeta;
 
 use self::labelled::{LabelIndex, ObjectLabels};
 use crate::caches::held_status::{Unwritten, with_fields_of_control_plane};
+use crate::caches::version;
 
 struct Entry {
     version: u64,
     known: Known,
-    /// What its objects are labelled with, as the index has it.
+    /// The labels of the action's objects, as the index has them.
     labels: Option<Arc<ObjectLabels>>,
-    /// What we are writing to the status at this moment, to know it again if the watch shows it before the answer comes.
+    /// The status that the executor is writing now. The watch may show it before the API server answers the write.
     announced: Option<Box<TaskActionStatus>>,
 }
 
@@ -31,7 +33,7 @@ enum Known {
         action: Arc<Action>,
         held: Option<Box<Unwritten>>,
     },
-    /// Ended and labelled: nothing is kept but the version, so that older news about it are recognised.
+    /// Ended and labelled as such. Only the resource version is kept, so that an older object from the watch is recognised.
     Ended,
 }
 
@@ -48,7 +50,7 @@ struct Inner {
 }
 
 impl ActionStore {
-    /// Takes in what the watch shows. True if it is news, that is, not an echo of our own write.
+    /// Stores an object from the watch. Returns whether it has a change that is not the executor's own write.
     pub fn observe(&self, object: TaskAction) -> bool {
         let key = ActionKey::of(&object.metadata);
         let version = version(&object.metadata);
@@ -82,7 +84,7 @@ impl ActionStore {
                 });
                 Known::Live { action: Arc::new(newer), held }
             }
-            // Another action of the same name, or one that came back: nothing of the old one counts.
+            // Another action of the same name, or an ended one that is being deleted: nothing of the old entry applies.
             Known::Live { .. } | Known::Ended => {
                 Known::Live { action: Arc::new(Action::new(object, None)), held: None }
             }
@@ -90,13 +92,13 @@ impl ActionStore {
         !echo
     }
 
-    /// The action is gone.
+    /// Removes an action that no longer exists.
     pub fn remove(&self, key: &ActionKey) {
         self.lock().forget(key);
     }
 
-    /// The action left the watch of actions that have not ended: deleted, or labelled as ended. One that is here for its
-    /// last round stays; the watch of ended actions brought it, and tells when it is gone.
+    /// Removes an action that the watch of actions that have not ended no longer shows, because it was deleted or labelled
+    /// as ended. An action in its last round stays: the watch of ended actions added it, and removes it.
     pub fn left(&self, key: &ActionKey) {
         let mut inner = self.lock();
         if inner.entries.get(key).is_some_and(|entry| !entry.known.is_in_last_round()) {
@@ -104,8 +106,8 @@ impl ActionStore {
         }
     }
 
-    /// Keeps only these actions, and those in their last round, after the watch of actions that have not ended began
-    /// anew with a full list; the answer is those that went.
+    /// Keeps only the listed actions and those in their last round. For a new full list of the watch of actions that have
+    /// not ended. Returns the removed actions.
     pub fn retain(&self, listed: &HashSet<ActionKey>) -> Vec<ActionKey> {
         let mut inner = self.lock();
         let stays = |key: &ActionKey, entry: &Entry| listed.contains(key) || entry.known.is_in_last_round();
@@ -117,7 +119,7 @@ impl ActionStore {
         gone
     }
 
-    /// The action as it is now, unless it has ended.
+    /// The action, unless it has ended.
     pub fn get(&self, key: &ActionKey) -> Option<Arc<Action>> {
         match &self.lock().entries.get(key)?.known {
             Known::Live { action, .. } => Some(Arc::clone(action)),
@@ -125,7 +127,7 @@ impl ActionStore {
         }
     }
 
-    /// The actions whose objects bear these labels.
+    /// The actions whose objects have these labels.
     pub fn labelled(&self, namespace: &str, run: &str, action: &str) -> Vec<ActionKey> {
         self.lock().labelled.get(&ObjectLabels::new(namespace, run, action))
     }
@@ -153,7 +155,7 @@ impl ActionStore {
         counts
     }
 
-    /// How many actions wait for what; every reason is there, also with none.
+    /// How many actions wait for each reason, including reasons without any action.
     pub fn count_by_pending(&self) -> BTreeMap<PendingReason, usize> {
         let mut counts: BTreeMap<_, _> = PendingReason::ALL.into_iter().map(|reason| (reason, 0)).collect();
         for entry in self.lock().entries.values() {
@@ -167,7 +169,7 @@ impl ActionStore {
         counts
     }
 
-    /// Enters a write of ours to the metadata, as the server answered it.
+    /// Records a write of the executor to the metadata, with the metadata from the answer of the API server.
     pub fn wrote_metadata(&self, key: &ActionKey, metadata: &ObjectMeta) {
         let mut inner = self.lock();
         let Some((known_version, action, _)) = live(&mut inner.entries, key, metadata) else { return };
@@ -178,7 +180,7 @@ impl ActionStore {
         }
     }
 
-    /// The action has ended and is labelled so; nothing more is needed of it.
+    /// Records that an action has ended and is labelled as such. Everything but its resource version is dropped.
     pub fn ended(&self, key: &ActionKey, metadata: &ObjectMeta) {
         if let Some(entry) = self.lock().entries.get_mut(key) {
             entry.version = entry.version.max(version(metadata));
@@ -187,7 +189,7 @@ impl ActionStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing panics while the lock is held, and entries are replaced as wholes.
+        // No code panics while it holds the lock, and entries are replaced as a whole.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -201,7 +203,7 @@ impl Inner {
 }
 
 impl Entry {
-    /// The object is what we are writing, and nothing else about it is new.
+    /// Whether the object has the status that the executor is writing and no other change.
     fn is_announced(&self, object: &TaskAction) -> bool {
         let (Known::Live { action, .. }, Some(announced)) = (&self.known, &self.announced) else { return false };
         let known = &action.object.metadata;
@@ -215,8 +217,8 @@ impl Entry {
 }
 
 impl Known {
-    /// The object has something that we lack, although its version is the one we know. The answer to a write tells its
-    /// version; what somebody else wrote just before shows only in the object.
+    /// Whether the object differs from the stored one although the resource versions are equal. The stored version comes
+    /// from the answer to the executor's own write; what another client wrote just before it is only in the object.
     fn lacks(&self, object: &TaskAction) -> bool {
         match self {
             Self::Live { action, held } => {
@@ -232,16 +234,16 @@ impl Known {
         }
     }
 
-    /// Ended and labelled, and back because it is being deleted.
+    /// Whether the action is ended and labelled, and stored again because it is being deleted.
     fn is_in_last_round(&self) -> bool {
         matches!(self, Self::Live { action, .. } if labels::are_terminal(action.object.metadata.labels.as_ref()))
     }
 }
 
-/// The parts of an action that a write of ours may change.
+/// The parts of an entry that a write of the executor changes.
 type Parts<'a> = (&'a mut u64, &'a mut Action, &'a mut Option<Box<Unwritten>>);
 
-/// The action that was written to, unless it has ended or is another one by now.
+/// The parts of the action that was written, unless it has ended or another action has its name now.
 fn live<'a>(entries: &'a mut HashMap<ActionKey, Entry>, key: &ActionKey, metadata: &ObjectMeta) -> Option<Parts<'a>> {
     match entries.get_mut(key)? {
         Entry { version, known: Known::Live { action, held }, .. } if action.object.metadata.uid == metadata.uid => {
@@ -251,13 +253,8 @@ fn live<'a>(entries: &'a mut HashMap<ActionKey, Entry>, key: &ActionKey, metadat
     }
 }
 
-/// Versions of one kind in one cluster grow with each write; an unreadable one counts as oldest, so it never hides news.
-fn version(metadata: &ObjectMeta) -> u64 {
-    metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
-}
-
 impl ActionStore {
-    /// The actions that an object may have been made for.
+    /// The actions that an object may belong to.
     ///
     /// The owner reference names the action of an object that the executor made. A pod that an operator made belongs to
     /// the operator's object, but carries the labels of the run and the action. If no stored action has these labels, the
@@ -305,27 +302,27 @@ mod tests {
         ActionKey::new("ns", "a")
     }
 
-    pub(super) fn phase(memory: &ActionStore) -> String {
-        memory.get(&key()).unwrap().status().plugin_phase
+    pub(super) fn phase(store: &ActionStore) -> String {
+        store.get(&key()).unwrap().status().plugin_phase
     }
 
     #[test]
     fn an_older_object_never_hides_our_own_write() {
-        let memory = ActionStore::default();
-        assert!(memory.observe(object("5", "old")));
+        let store = ActionStore::default();
+        assert!(store.observe(object("5", "old")));
         let written = TaskActionStatus { plugin_phase: "new".into(), ..Default::default() };
-        memory.wrote_status(&key(), &written, &object("9", "").metadata);
-        assert!(!memory.observe(object("7", "stale")));
-        assert!(!memory.observe(object("9", "new")), "an echo is no news");
-        assert_eq!(phase(&memory), "new");
-        assert!(memory.observe(object("10", "newer")));
-        assert_eq!(phase(&memory), "newer");
+        store.wrote_status(&key(), &written, &object("9", "").metadata);
+        assert!(!store.observe(object("7", "stale")));
+        assert!(!store.observe(object("9", "new")), "the executor's own write is not a change");
+        assert_eq!(phase(&store), "new");
+        assert!(store.observe(object("10", "newer")));
+        assert_eq!(phase(&store), "newer");
     }
 
     #[test]
     fn an_ended_action_comes_back_for_its_last_round_and_stays_until_it_is_gone() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
         let mut labelled = object("9", "old");
         labelled.metadata.labels = Some(
             [(labels::TERMINATION_STATUS, labels::TERMINATED), (labels::COMPLETED_TIME, "t")]
@@ -334,25 +331,25 @@ mod tests {
         );
         labelled.metadata.deletion_timestamp =
             Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
-        memory.ended(&key(), &labelled.metadata);
-        assert!(memory.observe(labelled), "deleted just before it was labelled");
-        memory.left(&key());
-        memory.retain(&HashSet::new());
-        assert!(memory.get(&key()).is_some());
-        memory.remove(&key());
-        assert!(memory.get(&key()).is_none());
+        store.ended(&key(), &labelled.metadata);
+        assert!(store.observe(labelled), "deleted just before it was labelled");
+        store.left(&key());
+        store.retain(&HashSet::new());
+        assert!(store.get(&key()).is_some());
+        store.remove(&key());
+        assert!(store.get(&key()).is_none());
     }
 
     #[test]
     fn an_ended_action_does_not_come_back_with_older_news() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
-        memory.ended(&key(), &object("9", "").metadata);
-        assert!(memory.get(&key()).is_none());
-        assert!(!memory.observe(object("8", "late")));
-        assert!(memory.get(&key()).is_none());
-        memory.remove(&key());
-        assert!(memory.lock().entries.is_empty());
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
+        store.ended(&key(), &object("9", "").metadata);
+        assert!(store.get(&key()).is_none());
+        assert!(!store.observe(object("8", "late")));
+        assert!(store.get(&key()).is_none());
+        store.remove(&key());
+        assert!(store.lock().entries.is_empty());
     }
 
     #[test]
@@ -364,43 +361,43 @@ mod tests {
             object.spec.action_name = action.into();
             object
         };
-        let found = |memory: &ActionStore, run: &str, action: &str| {
-            let keys = memory.labelled("ns", run, action);
+        let found = |store: &ActionStore, run: &str, action: &str| {
+            let keys = store.labelled("ns", run, action);
             keys.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>()
         };
-        let memory = ActionStore::default();
-        memory.observe(named("r-a0", "r", "r"));
+        let store = ActionStore::default();
+        store.observe(named("r-a0", "r", "r"));
         let long = "x".repeat(70);
-        memory.observe(named("long-a", &long, "a b"));
-        memory.observe(named("long-b", &long, "a/b"));
-        assert_eq!(found(&memory, "r", "r"), ["r-a0"], "the root action is not named after its labels");
-        assert_eq!(found(&memory, &"x".repeat(63), "a-b"), ["long-a", "long-b"], "cut and replaced, and so alike");
-        assert_eq!(found(&memory, "r", "a0"), Vec::<String>::new());
-        assert!(memory.labelled("other", "r", "r").is_empty());
+        store.observe(named("long-a", &long, "a b"));
+        store.observe(named("long-b", &long, "a/b"));
+        assert_eq!(found(&store, "r", "r"), ["r-a0"], "the root action is not named after its labels");
+        assert_eq!(found(&store, &"x".repeat(63), "a-b"), ["long-a", "long-b"], "cut and replaced, and so alike");
+        assert_eq!(found(&store, "r", "a0"), Vec::<String>::new());
+        assert!(store.labelled("other", "r", "r").is_empty());
 
         // A later action of the same name has labels of its own.
         let mut later = named("r-a0", "s", "s");
         later.metadata.uid = Some("v".into());
         later.metadata.resource_version = Some("6".into());
-        memory.observe(later);
-        assert_eq!((found(&memory, "r", "r"), found(&memory, "s", "s")), (vec![], vec!["r-a0".to_owned()]));
+        store.observe(later);
+        assert_eq!((found(&store, "r", "r"), found(&store, "s", "s")), (vec![], vec!["r-a0".to_owned()]));
 
-        memory.left(&ActionKey::new("ns", "r-a0"));
-        memory.remove(&ActionKey::new("ns", "long-a"));
-        assert_eq!(found(&memory, &"x".repeat(63), "a-b"), ["long-b"]);
-        memory.retain(&HashSet::new());
-        assert!(memory.lock().labelled.is_empty());
+        store.left(&ActionKey::new("ns", "r-a0"));
+        store.remove(&ActionKey::new("ns", "long-a"));
+        assert_eq!(found(&store, &"x".repeat(63), "a-b"), ["long-b"]);
+        store.retain(&HashSet::new());
+        assert!(store.lock().labelled.is_empty());
     }
 
     fn names(metadata: Value) -> Vec<String> {
         let metadata = serde_json::from_value(metadata).unwrap();
-        let memory = ActionStore::default();
+        let store = ActionStore::default();
         let mut root = TaskAction::new("r2-a0", TaskActionSpec::default());
         root.metadata.namespace = Some("ns".into());
         root.spec.run_name = "r2".into();
         root.spec.action_name = "r2".into();
-        memory.observe(root);
-        memory.actions_of(&metadata).into_iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
+        store.observe(root);
+        store.actions_of(&metadata).into_iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What Kubernetes records about the objects of tasks. The events of an object are dropped with the object.
+//! Kubernetes events about the objects of tasks. They are dropped together with the object.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use aileron_action::pending::ObjectEvent;
 use jiff::Timestamp;
 
-/// An object in trouble repeats itself; more than this many events of one object say nothing new.
+/// Bounds the stored events of one object. An object with a problem repeats the same few events.
 const EVENTS_PER_OBJECT: usize = 64;
 
-/// Kind, namespace and name of what an event is about.
+/// Kind, namespace and name of the object that an event is about.
 pub(crate) type About = (String, String, String);
 
 /// Events by the object they are about.
@@ -19,7 +19,7 @@ pub struct EventCache {
 }
 
 impl EventCache {
-    /// Events about an object after a moment, oldest first.
+    /// The events about an object after a given time, oldest first. See [`newer_events`].
     pub fn since(
         &self,
         kind: &str,
@@ -33,17 +33,17 @@ impl EventCache {
         newer_events(events.cloned(), created_after, recorded_after)
     }
 
-    /// Forgets what was recorded about an object.
+    /// Drops the events about an object.
     pub fn forget(&self, kind: &str, namespace: &str, name: &str) {
         self.lock().remove(&about(kind, namespace, name));
     }
 
-    /// Forgets what was recorded about objects of a kind.
+    /// Drops the events about all objects of a kind.
     pub(crate) fn forget_kind(&self, kind: &str) {
         self.lock().retain(|about, _| about.0 != kind);
     }
 
-    /// Keeps of the events about objects of a kind only these.
+    /// Drops the events about objects of a kind that are not listed here.
     pub(crate) fn retain(&self, kind: &str, listed: &HashMap<About, HashSet<String>>) {
         self.lock().retain(|about, events| {
             if about.0 == kind {
@@ -66,7 +66,7 @@ impl EventCache {
     pub(crate) fn insert(&self, about: About, id: String, event: ObjectEvent) -> bool {
         let mut by_object = self.lock();
         let events = by_object.entry(about).or_default();
-        // An update repeats what was said before.
+        // An update of an event repeats its message.
         if events.contains_key(&id) || events.len() >= EVENTS_PER_OBJECT {
             return false;
         }
@@ -79,7 +79,8 @@ impl EventCache {
     }
 }
 
-/// The events after a moment, oldest first. Events of the same second are told apart by when they were first seen.
+/// The events that were created after a given time, oldest first. Creation times have a resolution of one second; within
+/// that second the time at which the executor first saw the event decides.
 ///
 /// Mirrors `controllerRuntimeEventWatcher.List`.
 pub fn newer_events(
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_in_trouble_does_not_fill_the_memory() {
+    fn the_events_of_one_object_are_bounded() {
         let cache = EventCache::default();
         for number in 0..200 {
             cache.insert(about("Pod", "ns", "a-0"), number.to_string(), event(number, number));

@@ -1,4 +1,4 @@
-//! What is held: the statuses that the API server does not have yet.
+//! Held statuses: the ones that the executor has decided and the API server does not have yet.
 
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ pub trait StatusStore: Send + Sync {
     fn written_status(&self, key: &ActionKey) -> Option<TaskActionStatus>;
 
     /// A status is about to be sent. The watch may show it before the API server's answer arrives; the announcement
-    /// tells that it is this executor's own write and not a change by others.
+    /// shows that it is this executor's own write and not a change by another client.
     fn announce_status(&self, key: &ActionKey, status: &TaskActionStatus);
 
     /// The API server accepted a status and answered with this metadata. Nothing is held any more.
@@ -37,7 +37,7 @@ pub trait StatusStore: Send + Sync {
 pub struct Held {
     /// The status that the API server has.
     pub written: TaskActionStatus,
-    /// The status that it should have.
+    /// The status that the executor decided last.
     pub wanted: TaskActionStatus,
     /// Since when the two differ.
     pub since: Instant,

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use aileron_action::plugin_choice::{Served, ServedKinds, missing};
+use aileron_action::plugin_choice::{Served, ServedKinds, missing_kind};
 use aileron_machinery::{AnyResource, ResourceKind};
 use serde_json::Value;
 
-use super::{Place, Versions, version};
+use super::{Place, Versions, placed_version};
 
 /// The objects of all watched kinds.
 #[derive(Default)]
@@ -20,15 +20,15 @@ pub struct ObjectCache {
 
 #[derive(Default)]
 pub(crate) struct Kind {
-    /// The first list is complete, so what is not here is not there.
+    /// The first list is complete: an object that is not in the cache does not exist.
     pub(crate) complete: bool,
     pub(crate) objects: HashMap<Place, Arc<dyn AnyResource>>,
-    /// Versions of objects that were shown and cannot be read; they are not missed.
+    /// Resource versions of objects from the watch that the plugin cannot decode. They do not count as missed by the watch.
     pub(crate) unreadable: Versions,
 }
 
 impl ObjectCache {
-    /// What is at a place.
+    /// The object of this kind, namespace and name. `None` until the first list of the kind is complete.
     pub fn get(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Option<Arc<dyn AnyResource>> {
         let kinds = self.read();
         let kind = kinds.get(kind).filter(|kind| kind.complete)?;
@@ -42,13 +42,13 @@ impl ObjectCache {
         objects.map(|(kind, object)| (kind.clone(), Arc::clone(object))).collect()
     }
 
-    /// The cluster is known not to serve this kind.
+    /// Whether the cluster is known not to serve this kind.
     pub fn kind_missing(&self, kind: &ResourceKind) -> bool {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
-        missing(&served, kind).is_some()
+        missing_kind(&served, kind).is_some()
     }
 
-    /// Enters what is known about a kind. True if it was not known before that the kind is served, and now is.
+    /// Stores whether the cluster serves a kind. Returns whether it serves it now and was not known to before.
     pub(crate) fn learn(&self, kind: &ResourceKind, served: Served) -> bool {
         let is_served = served == Served::Yes;
         let mut known = self.served.write().unwrap_or_else(PoisonError::into_inner);
@@ -69,16 +69,16 @@ impl ObjectCache {
         };
     }
 
-    /// The versions of all objects of a kind, as they were shown last.
+    /// The resource versions of all objects of a kind, as the watch last showed them.
     pub(crate) fn versions(&self, kind: &ResourceKind) -> Versions {
         let kinds = self.read();
         let Some(kind) = kinds.get(kind) else { return Versions::new() };
-        let mut versions: Versions = kind.objects.values().map(|object| version(object.metadata())).collect();
+        let mut versions: Versions = kind.objects.values().map(|object| placed_version(object.metadata())).collect();
         versions.extend(kind.unreadable.clone());
         versions
     }
 
-    /// The kind's first list is complete.
+    /// Whether the first list of the kind is complete.
     pub(crate) fn is_complete(&self, kind: &ResourceKind) -> bool {
         self.read().get(kind).is_some_and(|kind| kind.complete)
     }

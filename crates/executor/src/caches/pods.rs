@@ -8,9 +8,9 @@ use aileron_machinery::TaskMetadata;
 use aileron_machinery::pod::vscode::ENABLE_VSCODE;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use super::{Place, Versions, place, version};
+use super::{Place, Versions, place, placed_version};
 
-/// The pods of all tasks, by place and by action.
+/// The pods of all tasks, by namespace and name, and by action.
 #[derive(Default)]
 pub struct PodCache {
     inner: RwLock<Inner>,
@@ -22,16 +22,16 @@ struct Inner {
     by_action: HashMap<ActionLabels, BTreeSet<Place>>,
 }
 
-/// Namespace, run and action, as pods are labelled with them: also those that operators make for an action.
+/// Namespace, and the labels for run and action. Pods that operators create for an action have them too.
 type ActionLabels = (String, String, String);
 
 impl PodCache {
-    /// The pod at a place.
+    /// The pod with this namespace and name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
         self.read().pods.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// The pods of an attempt, by name: those that bear its labels, whoever made them.
+    /// The pods with the labels of an attempt, by name, including pods that operators created.
     pub fn of_attempt(&self, metadata: &TaskMetadata) -> Vec<Arc<Pod>> {
         let Some(key) = action_labels(&metadata.namespace, Some(&metadata.labels)) else { return Vec::new() };
         let attempt = metadata.labels.get(ATTEMPT_LABEL);
@@ -52,7 +52,7 @@ impl PodCache {
         self.read().pods.len()
     }
 
-    /// There are none.
+    /// Whether there are no pods.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -74,7 +74,7 @@ impl PodCache {
     }
 
     pub(crate) fn versions(&self) -> Versions {
-        self.read().pods.values().map(|pod| version(&pod.metadata)).collect()
+        self.read().pods.values().map(|pod| placed_version(&pod.metadata)).collect()
     }
 
     pub(crate) fn places(&self) -> Vec<Place> {

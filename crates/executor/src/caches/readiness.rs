@@ -1,24 +1,24 @@
-//! What must be in place before the executor counts as ready.
+//! The conditions that must hold before the executor reports that it is ready.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Named conditions, shared: every clone sees and sets the same ones.
+/// Named conditions. All clones share them.
 ///
-/// Without any condition the executor is not ready, because nothing has had time to name what it waits for.
+/// Without any condition the executor is not ready, because its parts have not added their conditions yet.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     checks: Arc<Mutex<BTreeMap<String, bool>>>,
 }
 
 impl Readiness {
-    /// Nothing is ready yet.
+    /// No conditions yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says whether something is in place. Naming it with `false` at the start makes readiness wait for it.
+    /// Sets a condition. A part of the executor that must be ready first adds its condition with `false` at the start.
     pub fn set(&self, name: &str, ready: bool) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         match checks.get_mut(name) {
@@ -29,14 +29,14 @@ impl Readiness {
         }
     }
 
-    /// True when everything named is in place.
+    /// Whether all conditions hold.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         !checks.is_empty() && checks.values().all(|ready| *ready)
     }
 
-    /// Everything named, in alphabetical order, and whether it is in place.
+    /// All conditions in alphabetical order, and whether each holds.
     #[must_use]
     pub fn checks(&self) -> Vec<(String, bool)> {
         let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,9 +49,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_ready_when_all_that_was_named_is_in_place() {
+    fn is_ready_when_all_conditions_hold() {
         let readiness = Readiness::new();
-        assert!(!readiness.is_ready(), "nothing named yet");
+        assert!(!readiness.is_ready(), "no condition yet");
         readiness.set("pods", true);
         assert!(readiness.is_ready());
         readiness.clone().set("taskactions", false);

@@ -1,4 +1,4 @@
-//! Pod templates of the cluster, as one snapshot that pods are built from.
+//! The pod templates of the cluster. Pods are built from a snapshot of them.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -22,7 +22,7 @@ impl TemplateCache {
         PodTemplates::new(&self.default_namespace)
     }
 
-    /// The templates as they are now.
+    /// The current templates.
     pub fn snapshot(&self) -> Arc<PodTemplates> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }

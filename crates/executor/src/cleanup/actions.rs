@@ -1,4 +1,4 @@
-//! Collecting actions that ended long enough ago.
+//! Garbage collection: deletes TaskActions that ended longer ago than `executor.gc.maxTTL`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DeleteParams, ListParams};
 use tokio_util::sync::CancellationToken;
 
-/// Large enough to be quick, small enough not to hold many objects in memory at once.
+/// Objects per list request. Large enough for few requests, small enough to bound the use of memory.
 const PAGE: u32 = 500;
 
-/// An action with these labels may go. Only whole minutes count, as the label has no more.
+/// Whether an action with these labels is to be deleted. The time in the label has a resolution of one minute.
 ///
 /// Mirrors `shouldDeleteTerminalTaskAction`.
 pub fn expired(labels: &BTreeMap<String, String>, max_ttl: SignedDuration, now: Timestamp) -> bool {
@@ -28,7 +28,7 @@ pub fn expired(labels: &BTreeMap<String, String>, max_ttl: SignedDuration, now: 
     now.checked_sub(max_ttl).is_ok_and(|cutoff| completed.as_str() < completed_time(cutoff).as_str())
 }
 
-/// Deletes expired actions, now and then every `interval`, until cancelled.
+/// Deletes expired actions at once, and again after each `interval`, until cancelled.
 pub async fn run(
     client: kube::Client,
     clock: Arc<dyn Clock>,
@@ -49,8 +49,8 @@ pub async fn run(
         };
         match swept {
             Ok(0) => {}
-            Ok(deleted) => tracing::info!(deleted, "collected actions that had ended"),
-            Err(error) => tracing::warn!(%error, "failed to collect actions that had ended; trying again later"),
+            Ok(deleted) => tracing::info!(deleted, "deleted expired actions"),
+            Err(error) => tracing::warn!(%error, "failed to list expired actions; retrying later"),
         }
     }
 }
@@ -71,7 +71,7 @@ async fn sweep(client: &kube::Client, max_ttl: SignedDuration, now: Timestamp) -
             let actions: Api<TaskAction> = Api::namespaced(client.clone(), namespace);
             match actions.delete(name, &DeleteParams::default()).await {
                 Ok(_) => deleted += 1,
-                // A child goes with its parent, which may have been deleted a moment ago.
+                // Kubernetes deletes a child together with its parent, which may have been deleted a moment ago.
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
                 Err(error) => tracing::warn!(namespace, name, %error, "failed to delete an expired action"),
             }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_actions_that_ended_before_the_limit_go() {
+    fn only_actions_that_ended_before_the_limit_are_deleted() {
         let now: Timestamp = "2009-11-10T23:00:30Z".parse().expect("a time");
         let labelled = |time: &str| {
             BTreeMap::from([(TERMINATION_STATUS.into(), TERMINATED.into()), (COMPLETED_TIME.into(), time.to_owned())])

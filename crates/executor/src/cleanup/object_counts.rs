@@ -1,4 +1,4 @@
-//! How many objects of tasks there are, by kind, namespace and plugin, counted in the watch caches.
+//! Counts the objects of tasks in the watch caches, by kind, namespace and plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use kube::api::ObjectMeta;
 use crate::caches::Caches;
 use crate::registry::Registry;
 
-/// Where several plugins make a kind and the action has ended, nobody knows any more which of them it was.
+/// The plugin of an object whose action has ended, if several plugins create objects of its kind.
 const UNKNOWN_PLUGIN: &str = "unknown";
 
-/// What is counted together.
+/// Objects that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Group {
     kind: String,
@@ -29,12 +29,12 @@ pub struct ObjectCounts {
 }
 
 impl ObjectCounts {
-    /// Counts what these caches show.
+    /// Counts the objects in these caches.
     pub fn new(caches: Caches, registry: Arc<Registry>) -> Self {
         Self { caches, registry, shown: BTreeSet::new() }
     }
 
-    /// Counts, and sets the gauges.
+    /// Counts the objects, and sets the gauges.
     pub fn measure(&mut self) {
         let pod = ResourceKind::of::<Pod>();
         let pods = self.caches.pods.all();
@@ -71,7 +71,7 @@ impl ObjectCounts {
     }
 }
 
-/// The counts, and zero for every group that was shown before and has nothing any more.
+/// The counts, with zero for each group that had objects before and has none now.
 fn with_zeroes(shown: &mut BTreeSet<Group>, mut counts: BTreeMap<Group, usize>) -> BTreeMap<Group, usize> {
     for group in shown.iter() {
         counts.entry(group.clone()).or_insert(0);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use aileron_action::TaskAction;
 use aileron_action::conditions::condition;
-use aileron_action::object_identity::FINALIZER;
+use aileron_action::object_identity::OBJECT_FINALIZER;
 use aileron_kubekit::ApiError;
 use aileron_machinery::config::{DeleteFinished, K8sConfig};
 use aileron_machinery::time::clock::Clock;
@@ -38,9 +38,9 @@ const SIDE_CONTAINER_GRACE: SignedDuration = SignedDuration::from_secs(10);
 /// `plugins.k8s.delete-finished` and `delete-finished-after`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Which objects go.
+    /// Which objects are deleted.
     pub which: DeleteFinished,
-    /// How long they stay first.
+    /// How long after the end they are deleted.
     pub after: SignedDuration,
 }
 
@@ -55,18 +55,18 @@ impl Policy {
 /// How an action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// It ended well.
+    /// The action succeeded.
     pub succeeded: bool,
-    /// When.
+    /// When it ended.
     pub at: Timestamp,
 }
 
-/// What an action said about its end.
-enum Asked {
+/// Whether and how an action ended, as read from the API server.
+enum ActionEnd {
     Ended(Ending),
-    /// It has not ended; the next look asks again.
-    AtWork,
-    /// It is gone, and its objects go with it.
+    /// The action has not ended. The next search reads it again.
+    NotEnded,
+    /// The action does not exist any more. Kubernetes deletes its objects.
     Gone,
 }
 
@@ -98,7 +98,7 @@ pub fn decide(policy: Policy, completed_at: Option<Timestamp>, ending: Option<En
         (DeleteFinished::Never, ..) => CleanupDecision::Keep,
         (_, Some(ending), _) if ending.succeeded || policy.which == DeleteFinished::Always => after(ending.at),
         (_, Some(_), _) => CleanupDecision::Keep,
-        // An object that has ended, of an action that is not at work: how it ended does not matter.
+        // The object has ended, and its action too: with this policy it does not matter how.
         (DeleteFinished::Always, None, Some(end)) => after(end),
         (_, None, _) => CleanupDecision::ReadAction,
     }
@@ -115,7 +115,7 @@ pub struct ObjectCleanup {
     /// The other objects in the cluster.
     pub others: Arc<ObjectCache>,
     /// The actions that have not ended.
-    pub memory: Arc<ActionStore>,
+    pub action_store: Arc<ActionStore>,
     /// The plugins whose objects may be deleted.
     pub plugins: Vec<Arc<dyn ObjectPlugin>>,
     /// Which objects are deleted, and when.
@@ -126,12 +126,12 @@ pub struct ObjectCleanup {
 
 type Uid = String;
 
-/// An object of ours whose action is no longer at work.
+/// An object of the executor whose action has ended.
 struct LeftBehind<'a> {
     plugin: &'a dyn ObjectPlugin,
     object: Arc<dyn AnyResource>,
     action: ActionKey,
-    /// It is a pod, and containers of it run.
+    /// The object is a pod with running containers.
     runs: bool,
 }
 
@@ -148,7 +148,7 @@ impl LeftBehind<'_> {
 impl ObjectCleanup {
     /// Searches and deletes until cancelled.
     pub async fn run(&self, cancel: CancellationToken) {
-        // How actions ended, by the object that asked; none for an action that is not there.
+        // How the action of an object ended, by the UID of the object; `None` if the action does not exist.
         let mut known: HashMap<Uid, Option<Ending>> = HashMap::new();
         while cancel.run_until_cancelled(tokio::time::sleep(SEARCH_EVERY)).await.is_some() {
             if cancel.run_until_cancelled(self.search(&mut known)).await.is_none() {
@@ -168,15 +168,15 @@ impl ObjectCleanup {
             let mut decision = left.decide(self.policy, known.get(&uid).copied().flatten()).await;
             if decision == CleanupDecision::ReadAction && !known.contains_key(&uid) {
                 match self.ending(&left.action, metadata).await {
-                    Ok(Asked::Ended(ending)) => {
+                    Ok(ActionEnd::Ended(ending)) => {
                         known.insert(uid, Some(ending));
                         decision = left.decide(self.policy, Some(ending)).await;
                     }
-                    Ok(Asked::Gone) => {
+                    Ok(ActionEnd::Gone) => {
                         known.insert(uid, None);
                     }
-                    Ok(Asked::AtWork) => {}
-                    Err(error) => tracing::debug!(%error, "an ended action cannot be asked for; trying again later"),
+                    Ok(ActionEnd::NotEnded) => {}
+                    Err(error) => tracing::debug!(%error, "failed to read an ended action; retrying later"),
                 }
             }
             if matches!(decision, CleanupDecision::DeleteAt(at) if at <= now) {
@@ -185,7 +185,7 @@ impl ObjectCleanup {
         }
     }
 
-    /// Objects of ours that are not going yet and whose action is no longer at work.
+    /// The objects of the executor that are not being deleted and whose action has ended.
     fn left_behind(&self) -> Vec<LeftBehind<'_>> {
         let pod = ResourceKind::of::<Pod>();
         let pods = self.pods.all().into_iter().map(|pod_of_task| {
@@ -200,31 +200,32 @@ impl ObjectCleanup {
             let metadata = object.metadata();
             let action = owner(metadata).filter(|_| metadata.deletion_timestamp.is_none())?;
             let plugin = self.plugins.iter().find(|plugin| plugin.kind() == kind)?.as_ref();
-            let stays = plugin.properties().disable_delete_on_finalize || self.memory.get(&action).is_some();
+            let stays = plugin.properties().disable_delete_on_finalize || self.action_store.get(&action).is_some();
             (!stays).then_some(LeftBehind { plugin, object, action, runs })
         });
         candidates.collect()
     }
 
     /// How the action of an object ended.
-    async fn ending(&self, key: &ActionKey, object: &ObjectMeta) -> Result<Asked, ApiError> {
+    async fn ending(&self, key: &ActionKey, object: &ObjectMeta) -> Result<ActionEnd, ApiError> {
         let api: Api<TaskAction> = Api::namespaced(self.client.clone(), &key.namespace);
-        let Some(action) = api.get_opt(&key.name).await.map_err(api_error)? else { return Ok(Asked::Gone) };
+        let Some(action) = api.get_opt(&key.name).await.map_err(api_error)? else { return Ok(ActionEnd::Gone) };
         let owners = object.owner_references.as_deref().unwrap_or_default();
         if !owners.iter().any(|owner| Some(&owner.uid) == action.metadata.uid.as_ref()) {
-            return Ok(Asked::Gone);
+            return Ok(ActionEnd::Gone);
         }
         let status = action.status.unwrap_or_default();
         let succeeded = status.conditions.iter().any(|it| it.type_ == condition::SUCCEEDED && it.status == "True");
-        Ok(status.ended_at().map_or(Asked::AtWork, |at| Asked::Ended(Ending { succeeded, at })))
+        Ok(status.ended_at().map_or(ActionEnd::NotEnded, |at| ActionEnd::Ended(Ending { succeeded, at })))
     }
 
     async fn delete(&self, kind: &ResourceKind, object: &dyn AnyResource) {
         let metadata = object.metadata();
         let (namespace, name) =
             (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
-        let bears_ours = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
-        let released = if bears_ours { self.objects.remove_finalizer(kind, object, FINALIZER).await } else { Ok(()) };
+        let has_own_finalizer = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == OBJECT_FINALIZER);
+        let released =
+            if has_own_finalizer { self.objects.remove_finalizer(kind, object, OBJECT_FINALIZER).await } else { Ok(()) };
         let deleted = match released {
             Ok(()) => self.objects.delete(kind, namespace, name, &|found| found.uid == metadata.uid).await,
             refused => refused,
@@ -235,7 +236,7 @@ impl ObjectCleanup {
                     .increment(1);
             }
             Err(error) if error.is_not_found() || error.is_gone() => {}
-            Err(error) => tracing::warn!(namespace, name, %error, "failed to delete a finished object; trying again"),
+            Err(error) => tracing::warn!(namespace, name, %error, "failed to delete a finished object; retrying"),
         }
     }
 }
@@ -245,7 +246,7 @@ fn any_runs(pod: &Pod) -> bool {
     statuses.iter().any(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()))
 }
 
-/// The action that owns an object. One without such an owner is not ours to delete.
+/// The action that owns an object. An object without such an owner is not deleted.
 fn owner(metadata: &ObjectMeta) -> Option<ActionKey> {
     let owner = metadata.owner_references.iter().flatten().find(|owner| owner.kind == "TaskAction")?;
     Some(ActionKey::new(metadata.namespace.as_deref().unwrap_or_default(), &owner.name))

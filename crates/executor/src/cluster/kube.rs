@@ -1,4 +1,4 @@
-//! The real cluster: requests to the API server, decided from local caches.
+//! The real cluster: reads from the watch caches and requests to the API server.
 
 pub mod actions;
 pub mod finalizer;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use aileron_kubekit::ApiError;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// How many writes are under way at once, whatever the number of tasks. More does not make a burst faster: the API
-/// server serves about this many of one client at a time, and beyond that it starts to cut the client's watches.
+/// Write requests in flight at once, whatever the number of tasks. More would not make a burst faster: the API server
+/// serves about this many requests of one client at a time. With more it starts to close the client's watches.
 const CONCURRENT_WRITES: usize = 24;
 
-/// A client whose writes are bounded.
+/// A client with a limit on concurrent writes.
 #[derive(Clone)]
 pub struct Writer {
     client: kube::Client,
@@ -22,7 +22,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Bounds the writes of a client.
+    /// Limits the concurrent writes of a client.
     pub fn new(client: kube::Client) -> Self {
         Self { client, permits: Arc::new(Semaphore::new(CONCURRENT_WRITES)) }
     }
@@ -32,13 +32,13 @@ impl Writer {
         &self.client
     }
 
-    /// Every turn is taken.
+    /// Whether all write permits are in use.
     pub(crate) fn is_busy(&self) -> bool {
         self.permits.available_permits() == 0
     }
 
-    /// Waits for its turn to write.
-    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, ApiError> {
+    /// Waits for permission to send one write request. Dropping the permit releases it.
+    pub(crate) async fn write_permit(&self) -> Result<SemaphorePermit<'_>, ApiError> {
         self.permits.acquire().await.map_err(|_| ApiError::unanswered("the executor is shutting down"))
     }
 }

@@ -61,10 +61,10 @@ impl EventSink for Nowhere {
     }
 }
 
-fn controller(memory: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
+fn controller(action_store: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let writer = Writer::new(kube::Client::try_from(nowhere).unwrap());
-    let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer, Caches::new("flyte")));
+    let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer, Caches::new("flyte"), Arc::new(SystemClock)));
     let store: Arc<dyn BlobStore> = Arc::new(MemoryStore::new());
     let rules = RegistryRules::default();
     let manager = ManagerBackends {
@@ -76,9 +76,9 @@ fn controller(memory: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
     };
     let backends = Backends { manager, secrets: Arc::new(NoServices), waker: Arc::new(NoWaker) };
     let registry = Registry::new(&PluginSet::new(), &rules, &backends).unwrap();
-    let actions: Arc<dyn Actions> = Arc::new(InMemory(Arc::clone(memory)));
+    let actions: Arc<dyn Actions> = Arc::new(InMemory(Arc::clone(action_store)));
     let statuses = StatusWriter::new(Arc::clone(&actions), Arc::new(Nowhere), Arc::new(SystemClock), "");
-    let statuses = Arc::new(statuses.holding_in(Arc::clone(memory) as _));
+    let statuses = Arc::new(statuses.holding_in(Arc::clone(action_store) as _));
     let reconciler = Reconciler {
         registry: Arc::new(registry),
         actions,
@@ -91,7 +91,7 @@ fn controller(memory: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
     };
     Controller {
         reconciler: Arc::new(reconciler),
-        memory: Arc::clone(memory),
+        action_store: Arc::clone(action_store),
         queue: Arc::clone(queue),
         statuses,
         max_rounds: 1,
@@ -136,26 +136,26 @@ fn what_only_the_look_for_safety_finds_is_counted() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     metrics::with_local_recorder(&recorder, || {
         runtime.block_on(async {
-            let (memory, queue) = (Arc::<ActionStore>::default(), Arc::<Queue>::default());
-            let controller = controller(&memory, &queue);
+            let (action_store, queue) = (Arc::<ActionStore>::default(), Arc::<Queue>::default());
+            let controller = controller(&action_store, &queue);
             let key = ActionKey::new("ns", "gate");
             let look = async |signal: bool| {
-                memory.remove(&key);
-                memory.observe(condition("gate"));
+                action_store.remove(&key);
+                action_store.observe(condition("gate"));
                 queue.wake(&key);
                 round(&controller, &key).await;
                 if signal {
                     let mut signalled = condition("gate");
                     signalled.metadata.resource_version = Some("9".into());
-                    signalled.status = Some(memory.get(&key).unwrap().status());
+                    signalled.status = Some(action_store.get(&key).unwrap().status());
                     signalled.status.as_mut().unwrap().signal_value = ByteString(b"yes".to_vec());
                     // The wake-up that belongs to this is lost.
-                    assert!(memory.observe(signalled));
+                    assert!(action_store.observe(signalled));
                 }
             };
             // A round because of a change is no find, whatever it does.
             look(false).await;
-            assert_eq!(memory.get(&key).unwrap().status().phase_history.len(), 1);
+            assert_eq!(action_store.get(&key).unwrap().status().phase_history.len(), 1);
             assert_eq!(finds(), 0);
             // Nor is a look that finds everything as it was.
             queue.wake(&key);
@@ -169,7 +169,7 @@ fn what_only_the_look_for_safety_finds_is_counted() {
             assert_eq!(queue.next().await, key);
             queue.finished(&key, Next::Safety(Instant::now()));
             round(&controller, &key).await;
-            assert!(memory.get(&key).is_none_or(|action| action.status().is_terminal()));
+            assert!(action_store.get(&key).is_none_or(|action| action.status().is_terminal()));
             assert_eq!(finds(), 1);
         });
     });
@@ -205,7 +205,7 @@ fn the_next_round_is_at_the_earliest_time_that_something_is_due() {
     let next = |wake, held| next_round(wake, held, false, now, instant);
     assert!(matches!(next(Wake::Never, Some(later(1))), Next::Idle));
     assert!(matches!(next(Wake::Now, None), Next::Again));
-    assert!(matches!(next(Wake::OnChange, None), Next::Safety(time) if time == instant + SAFETY));
+    assert!(matches!(next(Wake::OnChange, None), Next::Safety(time) if time == instant + SAFETY_INTERVAL));
     assert!(matches!(next(Wake::OnChange, Some(later(2))), Next::At(time) if time == later(2)));
     assert!(matches!(next(Wake::Retry(SignedDuration::from_secs(5)), None), Next::At(time) if time == later(5)));
     assert!(matches!(next(at(5), Some(later(2))), Next::At(time) if time == later(2)));

@@ -5,7 +5,7 @@ mod decide;
 use std::borrow::Cow;
 
 use aileron_action::metadata::ATTEMPT_LABEL;
-use aileron_action::object_identity::{FINALIZER, Found, Ownership, complete, examine, is_of, object_ref};
+use aileron_action::object_identity::{Found, OBJECT_FINALIZER, Ownership, complete, examine, is_of, object_ref};
 use aileron_admission::create_request::CreateRequest;
 use aileron_admission::gate::{Admission, RefusedCreate, Waiting};
 use aileron_kubekit::ApiError;
@@ -27,7 +27,7 @@ impl PluginManager {
         let outcome = self.try_launch(task, round).await?;
         if outcome == LaunchOutcome::KindMissing {
             // A task that cannot start must not keep its place in the admission queue.
-            self.gate.withdraw(&action_key(task), task.now);
+            self.gate.withdraw(&action_key(task), self.clock.instant());
         }
         decide::decide(round, outcome)
     }
@@ -53,21 +53,21 @@ impl PluginManager {
             return Ok(LaunchOutcome::NameTaken { found, asked_at: None });
         }
         let request = CreateRequest::of(&round.object.kind, built.as_ref());
-        let permit = match self.gate.request_permit(&action_key(task), request, task.now) {
+        let permit = match self.gate.request_permit(&action_key(task), request, self.clock.instant()) {
             Admission::Permit(permit) => permit,
-            Admission::Wait(waiting) => return Ok(admission_wait(waiting)),
+            Admission::Wait(waiting) => return Ok(self.admission_wait(waiting)),
             Admission::NeverFits(reason) => return Ok(LaunchOutcome::NeverAdmitted(reason)),
         };
-        let still_admitted = || permit.is_valid(self.clock.now());
+        let still_admitted = || permit.is_valid(self.clock.instant());
         let created = self.objects.create(self.plugin.as_ref(), built, &still_admitted).await;
         // The request may have taken long.
-        let now = task.now.max(self.clock.now());
+        let now = self.clock.instant();
         Ok(match created {
             Ok(Sent::Created(version)) => {
                 permit.created(version, now);
                 LaunchOutcome::Created
             }
-            Ok(Sent::HeldBack) => admission_wait(permit.not_sent(now)),
+            Ok(Sent::HeldBack) => self.admission_wait(permit.not_sent(now)),
             Err(error) if error.is_already_exists() => {
                 let found = match self.objects.get_live(self.plugin.as_ref(), namespace, name).await {
                     Ok(object) => examine(task, &properties, object.metadata()),
@@ -75,14 +75,22 @@ impl PluginManager {
                     Err(error) if error.is_not_found() => Found::Gone,
                     Err(error) => return Err(failed_to_create(error)),
                 };
-                LaunchOutcome::NameTaken { found, asked_at: Some(now) }
+                LaunchOutcome::NameTaken { found, asked_at: Some(task.now.max(self.clock.now())) }
             }
             Err(error) => match permit.refused(&error, now, random()) {
-                RefusedCreate::Wait(waiting) => admission_wait(waiting),
+                RefusedCreate::Wait(waiting) => self.admission_wait(waiting),
                 RefusedCreate::NeverFits(reason) => LaunchOutcome::NeverAdmitted(reason),
                 RefusedCreate::OtherError => LaunchOutcome::Refused(error),
             },
         })
+    }
+
+    /// The gate counts in monotonic time; the reconciler wants the time of day at which to run the next round.
+    fn admission_wait(&self, waiting: Waiting) -> LaunchOutcome {
+        let Waiting { reason, recheck_at } = waiting;
+        let pause = recheck_at.saturating_duration_since(self.clock.instant());
+        let until = self.clock.now().checked_add(pause).ok();
+        LaunchOutcome::Wait { pending: Pending::new(reason.code, reason.text), until }
     }
 
     /// The task with everything that the plugin needs for `build`.
@@ -122,20 +130,15 @@ impl PluginManager {
     /// Removes our finalizer from an object of ours that is being deleted, if a crash of the executor prevented that.
     async fn release_terminating(&self, task: &TaskContext, found: &dyn AnyResource) {
         let metadata = found.metadata();
-        let bears_ours = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
+        let bears_ours = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == OBJECT_FINALIZER);
         if bears_ours
             && metadata.deletion_timestamp.is_some()
             && is_of(task, &self.plugin.properties(), metadata)
-            && let Err(error) = self.objects.remove_finalizer(&self.plugin.kind(), found, FINALIZER).await
+            && let Err(error) = self.objects.remove_finalizer(&self.plugin.kind(), found, OBJECT_FINALIZER).await
         {
             tracing::warn!(%error, name = metadata.name, "failed to remove our finalizer from a terminating object");
         }
     }
-}
-
-fn admission_wait(waiting: Waiting) -> LaunchOutcome {
-    let Waiting { reason, recheck_at } = waiting;
-    LaunchOutcome::Wait { pending: Pending::new(reason.code, reason.text), until: Some(recheck_at) }
 }
 
 /// The same task one attempt earlier, as far as names and identity go.

@@ -1,4 +1,4 @@
-//! Reading the object of an attempt: this file does the I/O, [`decide`] says what was seen means.
+//! Reading the object of an attempt: this file does the I/O, [`decide`] says what the object means.
 
 mod decide;
 
@@ -20,7 +20,7 @@ use crate::storage::outputs::{TaskResult, read_error_document, read_result};
 pub(super) use decide::Seen;
 
 impl PluginManager {
-    /// Reads the object and says what that means; nothing if there is nothing to see yet.
+    /// Reads the object and returns what it means; `None` if it is not visible yet.
     pub(super) async fn observe(
         &self,
         task: &TaskContext,
@@ -76,7 +76,7 @@ impl PluginManager {
         if ownership.covers(found.metadata()) {
             return Ok(observed);
         }
-        // The watch cache may be behind, and an object that counts as lost costs the platform a failure.
+        // The watch cache may be old, and a lost object counts as a system failure.
         match self.objects.get_live(plugin, namespace, name).await {
             Ok(found) if ownership.covers(found.metadata()) => Ok(Observed::Present(found)),
             Ok(_) => Ok(Observed::Absent(ApiError::owned_by_other(&object.kind.kind, namespace, name))),
@@ -125,7 +125,7 @@ impl PluginManager {
         document.map_err(|error| PluginError::uncoded(error.to_string()))
     }
 
-    /// What a task whose object succeeded left in storage.
+    /// The outputs or the error document in storage of a task whose object succeeded.
     async fn task_result(&self, task: &TaskContext) -> Result<TaskResult, PluginError> {
         let outputs = task.template.interface.as_ref().and_then(|interface| interface.outputs.as_ref());
         let declares_outputs = outputs.is_some_and(|outputs| !outputs.variables.is_empty());

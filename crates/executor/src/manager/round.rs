@@ -1,4 +1,4 @@
-//! What every decision of the manager starts from.
+//! The facts of one round that every decision of the manager uses.
 
 use aileron_action::plugin_choice::MissingKind;
 use aileron_machinery::{ObjectRef, ObservedPhase, Pending, PendingReason, PhaseInfo, TaskInfo};
@@ -11,7 +11,7 @@ use super::version::assign_version;
 pub(super) struct Round {
     /// The time of the round.
     pub(super) now: Timestamp,
-    /// What the round before stored.
+    /// The state that the previous round stored.
     pub(super) prior: ObservedPhase,
     /// The attempt's object, which may not exist.
     pub(super) object: ObjectRef,

@@ -4,7 +4,7 @@ use aileron_machinery::{ObservedPhase, Phase, PhaseInfo, StateWrite, StoredState
 
 use crate::manager::gob::{self, GobError, K8sPluginState, PluginState};
 
-/// The version that the Go executor writes; both read only this one.
+/// The version that the Go executor writes. Both executors read only this one.
 const VERSION: u8 = 1;
 
 /// The stored state; nothing stored reads as "not started".
@@ -17,7 +17,7 @@ pub fn write(state: &PluginState) -> StateWrite {
     StateWrite { bytes: gob::encode(state), version: VERSION }
 }
 
-/// The state after a phase was seen, everything else kept.
+/// The state with this phase. Everything else stays.
 pub(super) fn with_phase(state: &PluginState, phase: &PhaseInfo) -> PluginState {
     PluginState {
         k8s: K8sPluginState {
@@ -29,7 +29,7 @@ pub(super) fn with_phase(state: &PluginState, phase: &PhaseInfo) -> PluginState 
     }
 }
 
-/// The part of the state that a plugin may look at.
+/// The part of the state that a plugin may read.
 pub(super) fn prior(state: &PluginState) -> ObservedPhase {
     ObservedPhase {
         phase: Phase::from_number(state.k8s.phase).unwrap_or_default(),

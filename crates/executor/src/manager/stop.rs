@@ -2,7 +2,7 @@
 
 mod plan;
 
-use aileron_action::object_identity::{FINALIZER, Ownership, object_ref};
+use aileron_action::object_identity::{OBJECT_FINALIZER, Ownership, object_ref};
 use aileron_kubekit::ApiError;
 use aileron_machinery::{PluginError, TaskContext};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -39,12 +39,12 @@ impl PluginManager {
         unless_missing(result)
     }
 
-    /// Releases the attempt's object: removes our finalizer, and deletes the object if so configured.
+    /// Releases the attempt's object: removes the executor's finalizer, and deletes the object if so configured.
     ///
     /// # Differs from upstream
     ///
-    /// Only our own finalizer is removed, by patch, and only from the attempt's own object; upstream empties the whole
-    /// list with an update, of whatever has the name.
+    /// Only the executor's own finalizer is removed, by patch, and only from the attempt's own object; upstream empties the
+    /// whole list with an update, of any object with that name.
     pub(super) async fn release(&self, task: &TaskContext, started: bool) -> Result<(), PluginError> {
         let properties = self.plugin.properties();
         let ownership = Ownership::of(task, &properties, started);
@@ -56,7 +56,7 @@ impl PluginManager {
         };
         let plan = plan_release(object.metadata(), &properties, &task.platform.k8s);
         if plan.remove_finalizer {
-            match self.objects.remove_finalizer(&own.kind, object.as_ref(), FINALIZER).await {
+            match self.objects.remove_finalizer(&own.kind, object.as_ref(), OBJECT_FINALIZER).await {
                 Err(error) if is_missing(&error) => return Ok(()),
                 result => result.map_err(|error| PluginError::uncoded(error.message))?,
             }

@@ -44,7 +44,7 @@ pub(super) fn decide_start<P>(action: &Action, plugin: Result<(P, Why), NoPlugin
 
 #[cfg(test)]
 mod tests {
-    use aileron_action::FINALIZER;
+    use aileron_action::ACTION_FINALIZER;
     use aileron_machinery::{ExecutionError, PhaseInfo, TaskInfo};
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -63,7 +63,8 @@ mod tests {
         assert!(matches!(start(|_| {}), Start::TakeOver { why: Why::Declared, .. }));
         let others = |object: &mut aileron_action::TaskAction| object.metadata.finalizers = Some(vec!["other".into()]);
         assert!(matches!(start(others), Start::TakeOver { .. }), "the finalizer of others is not ours");
-        let ours = |object: &mut aileron_action::TaskAction| object.metadata.finalizers = Some(vec![FINALIZER.into()]);
+        let ours =
+            |object: &mut aileron_action::TaskAction| object.metadata.finalizers = Some(vec![ACTION_FINALIZER.into()]);
         assert!(matches!(start(ours), Start::Drive { .. }));
     }
 
@@ -78,13 +79,13 @@ mod tests {
         ];
         for phase in ends {
             let ended = |object: &mut aileron_action::TaskAction| {
-                object.metadata.finalizers = Some(vec![FINALIZER.into()]);
+                object.metadata.finalizers = Some(vec![ACTION_FINALIZER.into()]);
                 object.status.get_or_insert_default().show_phase(&phase, now);
             };
             assert!(matches!(start(ended), Start::Label), "{phase:?}");
         }
         let failing = |object: &mut aileron_action::TaskAction| {
-            object.metadata.finalizers = Some(vec![FINALIZER.into()]);
+            object.metadata.finalizers = Some(vec![ACTION_FINALIZER.into()]);
             let phase = PhaseInfo::retryable_failure(ExecutionError::user("c", "m"), TaskInfo::at(now));
             object.status.get_or_insert_default().show_phase(&phase, now);
         };
@@ -115,7 +116,7 @@ mod tests {
     #[test]
     fn an_invalid_action_is_rejected_also_if_it_is_owned() {
         let broken = |object: &mut aileron_action::TaskAction| {
-            object.metadata.finalizers = Some(vec![FINALIZER.into()]);
+            object.metadata.finalizers = Some(vec![ACTION_FINALIZER.into()]);
             object.spec.run_name.clear();
         };
         assert!(matches!(start(broken), Start::Reject(Invalid::MissingFields(_))));

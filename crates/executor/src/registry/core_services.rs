@@ -1,4 +1,4 @@
-//! What core plugins get from the executor: files of the task, secrets, tokens, and waking the task.
+//! The services of the executor for core plugins: files of the task, secrets, tokens, and waking the task.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use prost::Message;
 use super::Backends;
 use crate::storage::outputs::read_inputs;
 
-/// A core plugin whose calls come with the services of the executor.
+/// A core plugin that gets the services of the executor with each call.
 pub(super) struct ServicedPlugin {
     plugin: Arc<dyn CorePlugin>,
     backends: Backends,
@@ -103,10 +103,10 @@ impl TaskServices for ExecutorServices<'_> {
 
     async fn take_token(&self, name: &str) -> Result<TokenAnswer, ServiceError> {
         let missing = || ServiceError::new(format!("pool {name:?}: tasks.pools does not have it"));
-        let desk = self.backends.manager.tokens.as_ref().ok_or_else(missing)?;
-        let pool = desk.pools.pool(name).ok_or_else(missing)?;
+        let broker = self.backends.manager.tokens.as_ref().ok_or_else(missing)?;
+        let pool = broker.pools.pool(name).ok_or_else(missing)?;
         let created = self.backends.waker.created_at(&key_of(self.task)).unwrap_or(self.task.now);
-        let taken = desk.take(name, pool, &TokenClaim::of(self.task, created)).await;
+        let taken = broker.take(name, pool, &TokenClaim::of(self.task, created)).await;
         let wait =
             taken.map_err(|error| ServiceError::caused_by(format!("failed to take a token of pool {name}"), error))?;
         Ok(wait.map_or(TokenAnswer::Held, |wait| TokenAnswer::Wait { pending: wait.pending, until: wait.retry_at }))
@@ -145,7 +145,7 @@ pub struct LocalSecrets {
 }
 
 impl LocalSecrets {
-    /// The secrets of a configuration, in this environment.
+    /// The secrets of a configuration. `environment` has the environment variables.
     pub fn new(config: &SecretsConfig, environment: BTreeMap<String, String>) -> Self {
         Self {
             folder: config.secrets_prefix.clone().into(),

@@ -1,4 +1,4 @@
-//! Which kinds a cluster serves.
+//! Asks a cluster which kinds it serves.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub async fn served_kinds(client: &Client, kinds: &[ResourceKind]) -> ServedKind
     futures::future::join_all(asked).await.into_iter().flatten().collect()
 }
 
-/// The plural names and kinds of a group and version; none when the cluster does not know it.
+/// The plural names and kinds of a group and version; none if the cluster does not serve it.
 async fn resources(client: &Client, group: &str, version: &str) -> Result<Vec<(String, String)>, String> {
     let answer = if group.is_empty() {
         client.list_core_api_resources(version).await
@@ -43,7 +43,7 @@ fn served(found: &Result<Vec<(String, String)>, String>, kind: &ResourceKind) ->
 
 #[cfg(test)]
 mod tests {
-    use aileron_action::plugin_choice::missing;
+    use aileron_action::plugin_choice::missing_kind;
     use axum::routing::get;
     use axum::{Json, Router};
     use serde_json::{Value, json};
@@ -80,13 +80,13 @@ mod tests {
         assert!(matches!(&found[&broken], Served::Unknown(_)), "{found:?}");
     }
     #[test]
-    fn only_what_is_known_to_be_absent_is_missing() {
+    fn only_a_kind_that_is_known_not_to_be_served_is_missing() {
         let spark = kind("sparkoperator.k8s.io", "v1beta2", "SparkApplication", "sparkapplications");
-        assert_eq!(missing(&ServedKinds::new(), &spark), None);
+        assert_eq!(missing_kind(&ServedKinds::new(), &spark), None);
         for served in [Served::Yes, Served::Unknown("down".into())] {
-            assert_eq!(missing(&[(spark.clone(), served)].into(), &spark), None);
+            assert_eq!(missing_kind(&[(spark.clone(), served)].into(), &spark), None);
         }
-        let missing = missing(&[(spark.clone(), Served::No)].into(), &spark).map(|missing| missing.to_string());
+        let missing = missing_kind(&[(spark.clone(), Served::No)].into(), &spark).map(|missing| missing.to_string());
         let expected =
             "the cluster does not serve SparkApplication (sparkoperator.k8s.io/v1beta2); install the operator";
         assert!(missing.as_ref().is_some_and(|text| text.starts_with(expected)), "{missing:?}");

@@ -1,33 +1,34 @@
-//! Who may read metrics: the API server decides, and its decisions are remembered for a while.
+//! Asks the API server who may read metrics, and caches its decisions for a while.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 
-/// Asks the API server about bearer tokens. Mirrors controller-runtime's `WithAuthenticationAndAuthorization`.
+/// Checks bearer tokens with the API server. Mirrors controller-runtime's `WithAuthenticationAndAuthorization`.
 pub(super) struct Access {
     client: kube::Client,
     decisions: Mutex<Decisions>,
 }
 
-/// What was decided about a request.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// It may be answered.
+    /// The user may read metrics.
     Allowed,
-    /// There is no token, or the API server does not know it.
+    /// The request has no token, or the API server does not know the token.
     Unauthorized,
-    /// The user is known and may not.
+    /// The user with this name may not read metrics.
     Forbidden(String),
 }
 
-/// The API server could not be asked.
+/// Why the API server could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AccessError {
     #[error("cannot review the token: {0}; the executor's service account must be allowed to create tokenreviews")]
@@ -36,11 +37,11 @@ pub(super) enum AccessError {
         "cannot review the access: {0}; the executor's service account must be allowed to create subjectaccessreviews"
     )]
     Access(#[source] kube::Error),
-    #[error("the API server did not answer within {}s", ASK_FOR.as_secs())]
-    Late,
+    #[error("the API server did not answer within {}s", REVIEW_TIMEOUT.as_secs())]
+    Timeout,
 }
 
-/// Decisions by request, each until its time has passed.
+/// Cached decisions by request, with their expiry.
 #[derive(Default)]
 struct Decisions {
     known: HashMap<Key, (Decision, Instant)>,
@@ -49,21 +50,21 @@ struct Decisions {
 /// A digest of token, verb and path, so that no token stays in memory.
 type Key = [u8; 32];
 
-/// One review may take this long, as upstream.
-const ASK_FOR: Duration = Duration::from_secs(10);
-/// A token that was good is asked about again after this time, as upstream.
-const GOOD_FOR: Duration = Duration::from_secs(60);
-/// A refusal is remembered more briefly, so that a new role binding helps soon.
-const BAD_FOR: Duration = Duration::from_secs(30);
-/// Scrapers are few; this bounds what senders of made-up tokens can make us remember.
-const REMEMBERED: usize = 256;
+/// The timeout of one review, as upstream.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long permission is cached, as upstream.
+const ALLOWED_TTL: Duration = Duration::from_secs(60);
+/// How long a refusal is cached. It is shorter, so that a new role binding takes effect soon.
+const REFUSED_TTL: Duration = Duration::from_secs(30);
+/// Bounds the cache. There are few scrapers, but any client can send made-up tokens.
+const MAX_DECISIONS: usize = 256;
 
 impl Access {
     pub(super) fn new(client: kube::Client) -> Self {
         Self { client, decisions: Mutex::default() }
     }
 
-    /// Whether a request may be answered.
+    /// Decides whether a request may read metrics.
     pub(super) async fn decide(
         &self,
         headers: &HeaderMap,
@@ -76,8 +77,8 @@ impl Access {
         if let Some(decision) = self.lock().get(&key, Instant::now()) {
             return Ok(decision);
         }
-        let asked = tokio::time::timeout(ASK_FOR, self.ask(token, &verb, path)).await;
-        let decision = asked.map_err(|_| AccessError::Late)??;
+        let asked = tokio::time::timeout(REVIEW_TIMEOUT, self.ask(token, &verb, path)).await;
+        let decision = asked.map_err(|_| AccessError::Timeout)??;
         self.lock().put(key, decision.clone(), Instant::now());
         Ok(decision)
     }
@@ -107,7 +108,7 @@ impl Access {
 }
 
 impl Decision {
-    /// The answer to a refused request; none if it is allowed.
+    /// The response to a refused request; `None` if the request is allowed.
     pub(super) fn refusal(&self) -> Option<(StatusCode, String)> {
         match self {
             Self::Allowed => None,
@@ -123,17 +124,17 @@ impl Decisions {
     }
 
     fn put(&mut self, key: Key, decision: Decision, now: Instant) {
-        if self.known.len() >= REMEMBERED {
+        if self.known.len() >= MAX_DECISIONS {
             self.known.retain(|_, (_, until)| now < *until);
         }
-        if self.known.len() >= REMEMBERED {
-            // Refusals go first: a flood of them must not push out the scrapers.
+        if self.known.len() >= MAX_DECISIONS {
+            // Refusals are dropped first: a flood of them must not remove the decisions for scrapers.
             self.known.retain(|_, (decision, _)| *decision == Decision::Allowed);
         }
-        if self.known.len() >= REMEMBERED {
+        if self.known.len() >= MAX_DECISIONS {
             self.known.clear();
         }
-        let lasts = if decision == Decision::Allowed { GOOD_FOR } else { BAD_FOR };
+        let lasts = if decision == Decision::Allowed { ALLOWED_TTL } else { REFUSED_TTL };
         self.known.insert(key, (decision, now + lasts));
     }
 }
@@ -160,7 +161,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn key(token: &str, verb: &str, path: &str) -> Key {
-    // No part can hold a line break, so two different requests never read the same.
+    // No part can contain a line break, so different requests have different texts.
     Sha256::new().chain_update(format!("{verb}\n{path}\n{token}")).finalize().into()
 }
 
@@ -184,17 +185,17 @@ mod tests {
     }
 
     #[test]
-    fn decisions_last_for_their_time_and_a_flood_of_refusals_does_not_push_out_the_scraper() {
+    fn decisions_expire_and_a_flood_of_refusals_does_not_remove_that_of_the_scraper() {
         let now = Instant::now();
         let mut decisions = Decisions::default();
         let scraper = key("scraper", "get", "/metrics");
         decisions.put(scraper, Decision::Allowed, now);
-        for number in 0..2 * REMEMBERED {
+        for number in 0..2 * MAX_DECISIONS {
             decisions.put(key(&number.to_string(), "get", "/metrics"), Decision::Unauthorized, now);
-            assert!(decisions.known.len() <= REMEMBERED);
+            assert!(decisions.known.len() <= MAX_DECISIONS);
         }
-        assert_eq!(decisions.get(&scraper, now + GOOD_FOR / 2), Some(Decision::Allowed));
-        assert_eq!(decisions.get(&scraper, now + GOOD_FOR), None);
+        assert_eq!(decisions.get(&scraper, now + ALLOWED_TTL / 2), Some(Decision::Allowed));
+        assert_eq!(decisions.get(&scraper, now + ALLOWED_TTL), None);
         assert_eq!(decisions.get(&key("scraper", "post", "/metrics"), now), None);
     }
 }

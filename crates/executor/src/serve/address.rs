@@ -1,4 +1,4 @@
-//! Addresses to listen on, written the way Go programs write them.
+//! Addresses to listen on, in the notation of Go programs.
 
 use std::fmt;
 use std::io;
@@ -7,14 +7,14 @@ use std::str::FromStr;
 
 use tokio::net::TcpListener;
 
-/// Where to listen: `:8081`, `127.0.0.1:9000`, `[::1]:9000`, or nowhere (`0` and the empty text).
+/// An address to listen on: `:8081`, `127.0.0.1:9000`, `[::1]:9000`, or none (`0` and the empty text).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BindAddress {
-    /// Nowhere.
+    /// Do not listen.
     Disabled,
-    /// On every address of the machine.
+    /// Every address of the machine, with this port.
     Everywhere(u16),
-    /// On one address or host name.
+    /// One address or host name.
     At {
         /// Address or name, without brackets.
         host: String,
@@ -23,7 +23,7 @@ pub enum BindAddress {
     },
 }
 
-/// A text that is no address to listen on.
+/// The text is not an address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an address to listen on; write \":8081\", \"127.0.0.1:8081\", or \"0\" to switch it off")]
 pub struct AddressError(pub String);
@@ -41,7 +41,7 @@ impl FromStr for BindAddress {
         let port = port.parse().map_err(|_| wrong())?;
         let host = match host.strip_prefix('[') {
             Some(inner) => inner.strip_suffix(']').ok_or_else(wrong)?,
-            // More than one colon without brackets is an IPv6 address whose port cannot be told apart.
+            // An IPv6 address without brackets: its last part cannot be distinguished from a port.
             None if host.contains(':') => return Err(wrong()),
             None => host,
         };
@@ -61,11 +61,11 @@ impl fmt::Display for BindAddress {
 }
 
 impl BindAddress {
-    /// A listener there; none when it is disabled.
+    /// Opens the socket; `None` if listening is disabled.
     pub async fn listen(&self) -> io::Result<Option<TcpListener>> {
         match self {
             Self::Disabled => Ok(None),
-            // The IPv6 wildcard takes IPv4 connections too; machines without IPv6 refuse it.
+            // The IPv6 wildcard accepts IPv4 connections too. Machines without IPv6 refuse it.
             Self::Everywhere(port) => match TcpListener::bind((Ipv6Addr::UNSPECIFIED, *port)).await {
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
                     TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).await.map(Some)

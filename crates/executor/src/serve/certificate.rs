@@ -1,4 +1,4 @@
-//! The certificate of the metrics server: read from files and read again when they change, or made at the start.
+//! The certificate of the metrics server: read from files and reloaded when they change, or self-signed at the start.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,7 +12,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_util::sync::CancellationToken;
 
-/// A certificate cannot be used.
+/// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file cannot be read.
@@ -20,34 +20,34 @@ pub enum CertificateError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A file does not hold what it should.
+    /// A file does not contain a usable certificate or key.
     #[error("{} holds no usable {what}: {source}", path.display())]
     Pem {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// What the file should contain.
         what: &'static str,
         /// What is wrong.
         source: rustls::pki_types::pem::Error,
     },
-    /// A file holds no certificate at all.
+    /// A file contains no certificate.
     #[error("{} holds no certificate", .0.display())]
     Empty(PathBuf),
     /// Certificate and key do not belong together, or are of an unknown kind.
     #[error("certificate and key cannot be used together: {0}")]
     Unusable(#[from] rustls::Error),
-    /// No certificate could be made.
-    #[error("cannot make a certificate: {0}")]
+    /// A self-signed certificate could not be created.
+    #[error("cannot create a self-signed certificate: {0}")]
     Make(#[from] rcgen::Error),
 }
 
 /// Where the certificate comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// Made at the start, for `localhost`. Mirrors what controller-runtime does without a certificate.
+    /// Self-signed at the start, for `localhost`, as controller-runtime does without a certificate.
     SelfSigned,
     /// Two PEM files.
     Files {
@@ -58,7 +58,7 @@ pub(super) enum Origin {
     },
 }
 
-/// The certificate that new connections get.
+/// The certificate for new connections.
 #[derive(Debug)]
 pub(super) struct Certificates {
     origin: Origin,
@@ -67,7 +67,7 @@ pub(super) struct Certificates {
 
 #[derive(Debug)]
 struct Current {
-    /// What the files held; empty for a made certificate.
+    /// The content of the files; empty for a self-signed certificate.
     pem: Pem,
     certified: Arc<CertifiedKey>,
 }
@@ -78,11 +78,11 @@ struct Pem {
     key: Vec<u8>,
 }
 
-/// How often the files are looked at. Mounted secrets change without notice, and controller-runtime looks as often.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often the files are read, as in controller-runtime. Mounted secrets change without notice.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Certificates {
-    /// Reads or makes the certificate.
+    /// Reads the certificate, or creates a self-signed one.
     pub(super) fn load(origin: Origin) -> Result<Self, CertificateError> {
         let current = match &origin {
             Origin::SelfSigned => Current { pem: Pem::default(), certified: Arc::new(self_signed()?) },
@@ -95,23 +95,25 @@ impl Certificates {
         Ok(Self { origin, current: RwLock::new(current) })
     }
 
-    /// Looks at the files now and then until told to stop.
+    /// Reloads the files at regular intervals until cancelled.
     pub(super) async fn follow(&self, stop: &CancellationToken) {
         if self.origin == Origin::SelfSigned {
             return;
         }
-        while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
-            match self.look() {
-                Ok(true) => tracing::info!("the certificate of the metrics server has changed and is in use"),
+        while stop.run_until_cancelled(tokio::time::sleep(RELOAD_INTERVAL)).await.is_some() {
+            match self.reload() {
+                Ok(true) => tracing::info!("reloaded the certificate of the metrics server"),
                 Ok(false) => {}
-                Err(error) => tracing::warn!(%error, "the new certificate of the metrics server is not used"),
+                Err(error) => {
+                    tracing::warn!(%error, "failed to reload the certificate of the metrics server; keeping the old one");
+                }
             }
         }
     }
 
-    /// Takes the certificate from the files if they have changed. A pair that cannot be used changes nothing: a secret
-    /// is often seen half written.
-    pub(super) fn look(&self) -> Result<bool, CertificateError> {
+    /// Reads the files, and uses their certificate if they have changed. Returns whether they have. After an error the old
+    /// certificate stays in use, because a secret may be read while it is being written.
+    pub(super) fn reload(&self) -> Result<bool, CertificateError> {
         let Origin::Files { certificate, key } = &self.origin else { return Ok(false) };
         let pem = read(certificate, key)?;
         if self.current.read().unwrap_or_else(PoisonError::into_inner).pem == pem {
@@ -129,7 +131,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// TLS as the metrics server speaks it.
+/// The TLS configuration of the metrics server.
 pub(super) fn server_config(
     certificates: Arc<Certificates>,
     enable_http2: bool,
@@ -199,16 +201,16 @@ mod tests {
         let certificates =
             Certificates::load(Origin::Files { certificate: certificate.clone(), key: key.clone() }).unwrap();
         let before = leaf(&certificates);
-        assert!(!certificates.look().unwrap());
+        assert!(!certificates.reload().unwrap());
 
         let (second, second_key) = pair();
         std::fs::write(&certificate, &second).unwrap();
-        let error = certificates.look().unwrap_err();
+        let error = certificates.reload().unwrap_err();
         assert!(matches!(error, CertificateError::Unusable(_)), "certificate and key do not fit: {error}");
         assert_eq!(leaf(&certificates), before);
 
         std::fs::write(&key, &second_key).unwrap();
-        assert!(certificates.look().unwrap());
+        assert!(certificates.reload().unwrap());
         assert_ne!(leaf(&certificates), before);
     }
 

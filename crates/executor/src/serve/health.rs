@@ -1,4 +1,4 @@
-//! Probes of the kubelet: `/healthz` and `/readyz`.
+//! Serves the probes of the kubelet: `/healthz` and `/readyz`.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use http::StatusCode;
 
 use crate::caches::readiness::Readiness;
 
-/// Answers both probes. The trailing slash is what controller-runtime also answers.
+/// Serves both probes, also with a trailing slash, as controller-runtime does.
 pub(super) fn router(readiness: Readiness) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
@@ -27,8 +27,8 @@ async fn ready(State(readiness): State<Readiness>, RawQuery(query): RawQuery) ->
     }
     let checks = readiness.checks();
     let mut text = String::new();
-    for (name, in_place) in checks.iter().filter(|(_, in_place)| verbose || !in_place) {
-        let _ = if *in_place { writeln!(text, "[+]{name} ok") } else { writeln!(text, "[-]{name} not ready") };
+    for (name, holds) in checks.iter().filter(|(_, holds)| verbose || !holds) {
+        let _ = if *holds { writeln!(text, "[+]{name} ok") } else { writeln!(text, "[-]{name} not ready") };
     }
     if checks.is_empty() {
         text.push_str("starting\n");

@@ -1,4 +1,4 @@
-//! Connections: accepted, encrypted if wanted, and ended in good order.
+//! Accepts connections, with or without TLS, and serves HTTP on them until shutdown.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,32 +13,34 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How bytes travel.
+/// Whether connections use TLS.
 #[derive(Clone)]
 pub(super) enum Transport {
-    /// As they are, HTTP/1.1 only.
+    /// No TLS, HTTP/1.1 only.
     Plain,
-    /// Encrypted; the protocols offered are in the acceptor's configuration.
+    /// TLS. The offered protocols are in the configuration of the acceptor.
     Tls(TlsAcceptor),
 }
 
-/// What is spoken on a connection. HTTP/2 must have been agreed on: a peer that just begins with it is refused.
+/// The protocol of a connection. HTTP/2 is used only if it was negotiated with ALPN.
 #[derive(Clone, Copy)]
 enum Protocol {
     Http1,
     Http2,
 }
 
-/// A peer that says nothing for this long is not a client; controller-runtime's servers wait as long for headers.
-const PATIENCE: Duration = Duration::from_secs(32);
+/// The timeout of the TLS handshake and of the request headers. The servers of controller-runtime wait as long for headers.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(32);
 
-/// Open requests get this long to end once the server stops. Answers take milliseconds, and a pod has 30 s in all.
-const DRAIN: Duration = Duration::from_secs(5);
+/// Open requests get this long to finish when the server stops. Answers take milliseconds, and Kubernetes gives a pod 30 s
+/// to terminate.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pause after the system refused a connection, most likely because file handles ran out: not a busy loop.
+/// The pause after a failed accept. The likely cause is that file descriptors are used up; without a pause this would be a
+/// busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Answers connections until told to stop.
+/// Serves connections until cancelled.
 pub(super) async fn serve(listener: TcpListener, router: Router, transport: Transport, stop: CancellationToken) {
     let connections = TaskTracker::new();
     loop {
@@ -52,29 +54,30 @@ pub(super) async fn serve(listener: TcpListener, router: Router, transport: Tran
                 connections.spawn(async move {
                     match transport {
                         Transport::Plain => answer(stream, Protocol::Http1, router, stop).await,
-                        Transport::Tls(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await
-                        {
-                            Ok(Ok(stream)) => {
-                                let agreed = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                                let protocol = if agreed { Protocol::Http2 } else { Protocol::Http1 };
-                                answer(stream, protocol, router, stop).await;
+                        Transport::Tls(acceptor) => {
+                            match tokio::time::timeout(CLIENT_TIMEOUT, acceptor.accept(stream)).await {
+                                Ok(Ok(stream)) => {
+                                    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                                    let protocol = if is_http2 { Protocol::Http2 } else { Protocol::Http1 };
+                                    answer(stream, protocol, router, stop).await;
+                                }
+                                Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+                                Err(_) => tracing::debug!("TLS handshake timed out"),
                             }
-                            Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-                            Err(_) => tracing::debug!("TLS handshake took too long"),
-                        },
+                        }
                     }
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                tracing::warn!(%error, "failed to accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
     drop(listener);
     connections.close();
-    if tokio::time::timeout(DRAIN, connections.wait()).await.is_err() {
-        tracing::warn!(open = connections.len(), "connections still open at the end are dropped");
+    if tokio::time::timeout(DRAIN_TIMEOUT, connections.wait()).await.is_err() {
+        tracing::warn!(open = connections.len(), "closing connections that did not finish in time");
     }
 }
 
@@ -89,8 +92,8 @@ async fn answer(
         Protocol::Http1 => builder.http1_only(),
         Protocol::Http2 => builder.http2_only(),
     };
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PATIENCE);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(CLIENT_TIMEOUT);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(CLIENT_TIMEOUT);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -1,4 +1,4 @@
-//! Metrics: the recorder that gathers them and the page that shows them.
+//! Metrics: the recorder that collects them, and the endpoint that serves them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::Access;
 
-/// Metrics cannot be gathered.
+/// The recorder of metrics cannot be installed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot gather metrics: {0}")]
+#[error("failed to install the recorder of metrics: {0}")]
 pub struct RecorderError(#[from] BuildError);
 
-/// The page's format, as Prometheus asks for it.
+/// The content type of the text format of Prometheus.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// Samples of distributions are kept one by one until they are summed up; this is how often that happens.
-const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+/// How often the samples of histograms are added to their buckets. Until then each sample is kept in memory.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Buckets of controller-runtime's `controller_runtime_reconcile_time_seconds`, which existing dashboards read.
 const RECONCILE_SECONDS: [f64; 40] = [
@@ -33,7 +33,7 @@ const RECONCILE_SECONDS: [f64; 40] = [
 /// Buckets of controller-runtime's `workqueue_*_duration_seconds`: twelve powers of ten from 10 ns.
 const QUEUE_SECONDS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
 
-/// Buckets of our own durations: from a round without any call to a call that timed out.
+/// Buckets of the durations that only this executor has: from a round without any request to a request that timed out.
 const SECONDS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 #[derive(Clone)]
@@ -42,18 +42,18 @@ struct Page {
     access: Option<Arc<Access>>,
 }
 
-/// Makes this process record its metrics; call it once, before anything is counted.
+/// Installs the recorder of metrics of this process. Call it once, before any metric is recorded.
 ///
 /// # Errors
 ///
-/// When something else records the process's metrics already.
+/// When the process already has a recorder.
 pub fn install_recorder() -> Result<PrometheusHandle, RecorderError> {
     Ok(builder()?.install_recorder()?)
 }
 
 fn builder() -> Result<PrometheusBuilder, BuildError> {
     let full = |name: &str| Matcher::Full(name.to_owned());
-    // Buckets, unlike quantiles, can be added up over replicas, and cost no window of samples.
+    // Buckets, unlike quantiles, can be summed over replicas, and need no window of samples.
     PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
         .set_buckets_for_metric(full("controller_runtime_reconcile_time_seconds"), &RECONCILE_SECONDS)?
@@ -61,14 +61,15 @@ fn builder() -> Result<PrometheusBuilder, BuildError> {
         .set_buckets_for_metric(full("workqueue_work_duration_seconds"), &QUEUE_SECONDS)
 }
 
-/// Shows metrics; to everybody, or to those the API server allows.
+/// Serves metrics: to every client, or with `access` to those that the API server allows.
 pub(super) fn router(recorded: PrometheusHandle, access: Option<Access>) -> Router {
     Router::new().route("/metrics", get(show)).with_state(Page { recorded, access: access.map(Arc::new) })
 }
 
-/// Sums samples up until told to stop. Must run even if nobody reads metrics, or samples pile up.
+/// Adds samples to their buckets until cancelled. Must run even if no client reads metrics; otherwise the samples fill the
+/// memory.
 pub(super) async fn upkeep(recorded: &PrometheusHandle, stop: &CancellationToken) {
-    while stop.run_until_cancelled(tokio::time::sleep(UPKEEP_EVERY)).await.is_some() {
+    while stop.run_until_cancelled(tokio::time::sleep(UPKEEP_INTERVAL)).await.is_some() {
         recorded.run_upkeep();
     }
 }
@@ -85,7 +86,7 @@ async fn refuse(page: &Page, headers: &HeaderMap, method: &Method, path: &str) -
     match access.decide(headers, method, path).await {
         Ok(decision) => decision.refusal().map(IntoResponse::into_response),
         Err(error) => {
-            tracing::warn!(%error, "cannot tell whether metrics may be shown");
+            tracing::warn!(%error, "failed to check whether the client may read metrics");
             Some((StatusCode::INTERNAL_SERVER_ERROR, "Authentication failed\n").into_response())
         }
     }

@@ -22,10 +22,10 @@ pub use key::{CacheKey, KeyError};
 /// The task cache as the reconciler sees it. Mirrors `catalog.Client`.
 #[async_trait]
 pub trait CatalogClient: Send + Sync {
-    /// The outputs stored under a key, if there are any that are not too old.
+    /// The outputs stored under a key, if they exist and are not too old.
     async fn lookup(&self, key: &CacheKey) -> Result<Option<CachedOutputs>, CatalogError>;
 
-    /// Asks for the right to fill an entry, or extends it; the answer says who has it.
+    /// Requests or extends the reservation of an entry. The result names its owner, which may be another one.
     async fn reserve(&self, key: &CacheKey, owner: &str, heartbeat: Duration) -> Result<Reservation, CatalogError>;
 
     /// Stores a reference to outputs. An entry that exists is an error with [`Code::AlreadyExists`] unless `overwrite`.
@@ -37,7 +37,7 @@ pub trait CatalogClient: Send + Sync {
         overwrite: bool,
     ) -> Result<(), CatalogError>;
 
-    /// Gives the right to fill an entry back.
+    /// Releases the reservation of an entry.
     async fn release(&self, key: &CacheKey, owner: &str) -> Result<(), CatalogError>;
 }
 
@@ -46,22 +46,22 @@ pub trait CatalogClient: Send + Sync {
 pub struct CachedOutputs {
     /// The outputs.
     pub outputs: LiteralMap,
-    /// Where the entry says they are stored; nothing if the entry holds them itself.
+    /// Where the outputs are stored; `None` if the entry contains them.
     pub output_uri: Option<String>,
-    /// The task that the entry was made for.
+    /// The task that the entry belongs to.
     pub dataset: Identifier,
-    /// The execution that made the entry.
+    /// The execution that created the entry.
     pub source: TaskExecutionIdentifier,
 }
 
-/// Who may fill an entry.
+/// The right of one owner to compute a cached output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
-    /// The owner, perhaps another one than asked for.
+    /// The owner of the reservation. It may be another one than the requested owner.
     pub owner_id: String,
-    /// When the right ends unless extended.
+    /// When the reservation ends, unless it is extended.
     pub expires_at: Option<Timestamp>,
-    /// How often the service wants it extended.
+    /// How often the service expects it to be extended.
     pub heartbeat: Option<Duration>,
 }
 
@@ -70,7 +70,7 @@ pub struct Reservation {
 pub struct CacheMetadata {
     /// The execution that produced the outputs.
     pub execution: Option<TaskExecutionIdentifier>,
-    /// When the entry is made.
+    /// When the entry is created.
     pub created_at: Timestamp,
 }
 
@@ -80,7 +80,7 @@ pub enum CatalogError {
     /// The key cannot be computed.
     #[error("failed to compute the cache key")]
     Key(#[from] KeyError),
-    /// The cache service refused or could not be reached.
+    /// The cache service refused the call, or could not be reached.
     #[error("cache service call {call} failed")]
     Service {
         /// Which call.
@@ -89,13 +89,13 @@ pub enum CatalogError {
         #[source]
         source: ConnectError,
     },
-    /// The cache service answered with something unusable.
+    /// The answer of the cache service is not valid.
     #[error("received malformed response from cache service: {0}")]
     Malformed(&'static str),
     /// The inputs of the task, from which the key is computed, cannot be read.
     #[error("failed to read the inputs for the cache key")]
     Inputs(#[source] OutputsError),
-    /// The outputs an entry refers to are gone or damaged.
+    /// The outputs that an entry refers to are missing or damaged.
     #[error("failed to read output data from {uri:?}")]
     CachedOutputs {
         /// Where the entry says they are.
@@ -104,7 +104,7 @@ pub enum CatalogError {
         #[source]
         source: OutputsError,
     },
-    /// There is nothing to refer to.
+    /// The outputs to be cached do not exist.
     #[error("output file does not exist for {task}: {uri}")]
     NoOutputs {
         /// The task.
@@ -112,13 +112,13 @@ pub enum CatalogError {
         /// Where the outputs should be.
         uri: String,
     },
-    /// The storage failed.
+    /// The storage failed while checking that the outputs exist.
     #[error("failed to look for the outputs to cache")]
     Storage(#[source] StorageError),
 }
 
 impl CatalogError {
-    /// The kind of failure in the terms of remote calls, which upstream's reconciler decides by.
+    /// The failure as the code of a remote call. Upstream's reconciler decides by this code.
     pub fn code(&self) -> Code {
         match self {
             Self::Service { source, .. } => source.code,
@@ -128,7 +128,7 @@ impl CatalogError {
         }
     }
 
-    /// Whether the entry was there already, which is as good as having made it.
+    /// Whether the entry already existed. That counts as success.
     pub fn is_already_exists(&self) -> bool {
         self.code() == Code::AlreadyExists
     }

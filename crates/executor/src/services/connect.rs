@@ -21,7 +21,8 @@ const TIMEOUT_MS: HeaderName = HeaderName::from_static("connect-timeout-ms");
 /// The protocol allows ten digits in `connect-timeout-ms`.
 const MAX_TIMEOUT_MS: u128 = 9_999_999_999;
 
-/// Longest piece of a body that is not a Connect error, kept for the message; enough to recognise a proxy's page.
+/// How much of a body that is not a Connect error is put into the error message. It is enough to recognise the error page
+/// of a proxy.
 const MAX_FOREIGN_BODY: usize = 200;
 
 /// How a [`ConnectClient`] behaves.
@@ -29,11 +30,12 @@ const MAX_FOREIGN_BODY: usize = 200;
 pub struct ConnectOptions {
     /// Time for one call, from the first byte sent to the last byte received.
     pub timeout: Duration,
-    /// Time to open a connection; shorter than a call, so that a dead address is noticed early.
+    /// Time to open a connection. It is shorter than that of a call, so that an unreachable address is noticed early.
     pub connect_timeout: Duration,
-    /// Largest answer accepted; a larger one is refused before it fills the memory.
+    /// The largest accepted answer. Reading stops when an answer exceeds it, to bound the use of memory.
     pub max_response_bytes: usize,
-    /// How long an unused connection is kept. Servers and load balancers close theirs after a minute or more.
+    /// How long an unused connection is kept. It is shorter than the minute after which servers and load balancers close
+    /// connections.
     pub idle_timeout: Duration,
 }
 
@@ -45,20 +47,20 @@ pub struct ConnectClient {
     options: ConnectOptions,
 }
 
-/// A call that did not succeed: the service's answer, or what went wrong on the way in the same terms.
+/// The error of a call: from the answer of the service, or a transport error with the matching code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct ConnectError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub code: Code,
-    /// What exactly, for people.
+    /// The details, for people.
     pub message: String,
 }
 
-/// Why a client could not be made.
+/// Why a client could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectSetupError {
-    /// The address is not one that HTTP can reach.
+    /// The address is not a valid http or https address.
     #[error("service address {address:?} is not usable: {detail}; write it as http://host:port or https://host")]
     BadAddress {
         /// The address as configured.
@@ -71,7 +73,7 @@ pub enum ConnectSetupError {
     Http(#[source] reqwest::Error),
 }
 
-/// The body of an answer that is not a success.
+/// The body of an error answer.
 #[derive(Deserialize)]
 struct ErrorBody {
     code: String,
@@ -138,7 +140,7 @@ impl ConnectClient {
         self.call_within(procedure, request, self.options.timeout).await
     }
 
-    /// Calls `procedure` within `timeout`. Dropping the future closes the exchange.
+    /// Calls `procedure` within `timeout`. Dropping the future cancels the call.
     ///
     /// # Errors
     /// As [`Self::call`].
@@ -164,7 +166,7 @@ impl ConnectClient {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, PROTO);
         headers.insert(PROTOCOL_VERSION, HeaderValue::from_static("1"));
-        // No timeout header above the protocol's limit: the server then has none, and ours still holds.
+        // Above the limit of the protocol there is no timeout header. The timeout of this client still applies.
         if let (true, Ok(value)) =
             (timeout.as_millis() <= MAX_TIMEOUT_MS, HeaderValue::from_str(&timeout.as_millis().to_string()))
         {
@@ -204,11 +206,11 @@ impl ConnectClient {
 
 fn transport(error: &reqwest::Error) -> ConnectError {
     let code = if error.is_timeout() { Code::DeadlineExceeded } else { Code::Unavailable };
-    // reqwest says "error sending request"; the reason is further down the chain.
+    // The message of reqwest is only "error sending request"; the reason is in its sources.
     ConnectError { code, message: chain(error) }
 }
 
-/// Reads an answer that is not a success: Connect's JSON, or else the meaning of the HTTP status.
+/// Converts an error answer: the JSON of Connect, or else the HTTP status.
 fn failure(status: u16, body: &[u8]) -> ConnectError {
     if let Ok(ErrorBody { code, message }) = serde_json::from_slice(body) {
         let code = Code::from_name(&code).unwrap_or_else(|| Code::from_http(status));

@@ -1,7 +1,7 @@
-//! Action events on their way to the control plane.
+//! Sends action events to the control plane.
 //!
-//! Outputs and errors of a run are read from its events, so an event is recorded before the status that follows from
-//! it, and a status is written only when the event is durable.
+//! The control plane reads outputs and errors of a run from its events. So an event is recorded before the status that
+//! belongs to it: the status is written only after the events service has accepted the event.
 
 mod backoff;
 mod batcher;
@@ -21,35 +21,34 @@ use crate::services::connect::ConnectError;
 pub use batcher::{BatcherOptions, EventBatcher};
 pub use client::{EventTransport, EventsClient};
 
-/// Where events go.
+/// Records action events.
 #[async_trait]
 pub trait EventSink: Send + Sync {
-    /// Records an event; returns when the control plane has it for good.
+    /// Records an event. Returns when the events service has accepted it.
     ///
-    /// Events of one action arrive in the order of the calls. An error does not say that the event is unknown to the
-    /// service: recording is at least once.
+    /// Events of one action arrive in the order of the calls. Delivery is at least once: after an error the service may
+    /// still have the event.
     async fn record(&self, event: ActionEvent) -> Result<(), EventError> {
         self.record_all(vec![event]).await
     }
 
-    /// Records events of one action that belong together, in this order and in one call: whoever follows the action
-    /// sees all of them or none.
+    /// Records several events of one action in this order and in one call, so that readers see all of them or none.
     async fn record_all(&self, events: Vec<ActionEvent>) -> Result<(), EventError>;
 }
 
 /// Why an event was not recorded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
-    /// The event is incomplete; the service would refuse it.
+    /// The event is incomplete. The service would refuse it.
     #[error("action event is not valid: {0}")]
     Invalid(&'static str),
     /// The service refuses this event, and would refuse it again.
     #[error("the events service refused the event")]
     Rejected(#[source] ConnectError),
-    /// The service did not accept the event in time; record it again later.
+    /// The service did not accept the event in time. The caller records it again later.
     #[error("the events service did not accept the event within {after:?}")]
     GaveUp {
-        /// How long it was tried.
+        /// How long recording was tried.
         after: Duration,
         /// The last failure of the service, if there was one.
         #[source]
@@ -60,8 +59,8 @@ pub enum EventError {
     Closed,
 }
 
-/// Checks what the service insists on (`ActionEvent` in `run_definition.proto`), so that one incomplete event does not
-/// cost a call.
+/// Checks the fields that the service requires (`ActionEvent` in `run_definition.proto`), so that an incomplete event
+/// costs no call.
 fn validate(event: &ActionEvent) -> Result<(), EventError> {
     let id = event.id.as_ref().ok_or(EventError::Invalid("id is missing"))?;
     if id.run.is_none() {

@@ -1,4 +1,4 @@
-//! Clients of cloud storage, built from the keys that stow understands.
+//! Clients of cloud storage, built from the configuration keys of stow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 
 use super::{Backend, StorageError};
 
-/// A task waits for its outputs to be read, so a request that hangs must end within a reconcile.
+/// Bounds a request that hangs. A round waits for it, for example to read the outputs of a task.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The region stow takes when none is configured.
+/// The region that stow uses when none is configured.
 const DEFAULT_REGION: &str = "us-east-1";
 
 /// The domain of Azure's public cloud.
 const AZURE_SUFFIX: &str = "core.windows.net";
 
-/// What a client of one container is built from.
+/// The settings of the client of one container.
 pub(super) struct Recipe<'a> {
     pub backend: Backend,
     pub container: &'a str,
     pub config: &'a BTreeMap<String, String>,
-    /// Whether absent credentials are taken from the environment (a scheme without settings) or are a mistake.
+    /// Whether missing credentials are taken from the environment (a scheme without settings) or are an error.
     pub ambient: bool,
     pub timeout: Duration,
 }
@@ -141,7 +141,7 @@ impl Recipe<'_> {
     }
 }
 
-/// The reconciler tries again by itself, so the client only bridges hiccups. Its own default would hold a reconcile
+/// The reconciler retries by itself, so the client only has to retry short failures. Its own default would block a round
 /// for three minutes.
 fn retries() -> RetryConfig {
     RetryConfig { max_retries: 3, retry_timeout: Duration::from_secs(20), ..RetryConfig::default() }

@@ -1,4 +1,4 @@
-//! Blobs as files of this machine.
+//! Blobs in local files.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use super::{Location, StorageError, check_limit};
 /// A root directory with one directory per container. Mirrors stow's local location.
 ///
 /// # Differs from upstream
-/// `file:///a/b` is the absolute path `/a/b`; upstream looks for it below the root. A container's directory is made at
-/// the first write. A blob is written to a temporary file and renamed, so that nobody reads half of it.
+/// `file:///a/b` is the absolute path `/a/b`; upstream looks for it below the root. A container's directory is created at
+/// the first write. A blob is written to a temporary file and renamed, so that no reader sees a part of it.
 #[derive(Debug)]
 pub(super) struct Files {
     root: PathBuf,
@@ -77,7 +77,7 @@ impl Files {
         }
         .await;
         if stored.is_err() {
-            // Best effort: the failure that matters is the first one.
+            // Best effort: the first error is the one to report.
             let _ = tokio::fs::remove_file(&temporary).await;
         }
         stored

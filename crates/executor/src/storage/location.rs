@@ -9,15 +9,15 @@ pub struct Location {
     pub scheme: String,
     /// Bucket, container or directory; empty in `file:///absolute/path`.
     pub container: String,
-    /// The blob inside the container, without slashes at either end, percent escapes undone.
+    /// The key of the blob in the container, without slashes at either end and with percent escapes decoded.
     pub key: String,
 }
 
 impl Location {
-    /// Takes a reference apart.
+    /// Parses a reference.
     ///
     /// # Errors
-    /// When there is no scheme, no key, or an escape that is none.
+    /// When the scheme or the key is missing, or a percent escape is not valid.
     pub fn parse(uri: &str) -> Result<Self, StorageError> {
         let bad = |detail: &str| StorageError::BadReference { uri: uri.to_owned(), detail: detail.to_owned() };
         let (scheme, rest) = uri.split_once("://").ok_or_else(|| bad("write it as scheme://container/key"))?;
@@ -27,11 +27,11 @@ impl Location {
             return Err(bad("its scheme is malformed"));
         }
         let scheme = scheme.to_ascii_lowercase();
-        // Keys may contain neither of these unescaped: a URL's query and fragment are not part of its path.
+        // The query and the fragment of a URL are not part of its path, so a key can contain `?` and `#` only escaped.
         let rest = rest.split(['?', '#']).next().unwrap_or_default();
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let container = match authority.rsplit_once('@') {
-            // Data Lake addresses carry the container where other URLs carry a user.
+            // Data Lake addresses have the container where other URLs have a user.
             Some((user, _)) if matches!(scheme.as_str(), "abfs" | "abfss") && !user.is_empty() => {
                 user.split(':').next().unwrap_or_default()
             }

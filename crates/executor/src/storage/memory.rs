@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{BlobStore, StorageError, check_limit};
 
-/// Blobs by their literal reference, whatever its scheme. Mirrors `InMemoryStore`.
+/// Blobs by their reference, of any scheme. Mirrors `InMemoryStore`.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     blobs: RwLock<HashMap<String, Bytes>>,
@@ -26,12 +26,12 @@ impl MemoryStore {
         Self { max_download_mb, ..Self::default() }
     }
 
-    /// Stores a blob without waiting; for tests and fixtures.
+    /// Stores a blob synchronously, for tests and fixtures.
     pub fn insert(&self, uri: impl Into<String>, content: impl Into<Bytes>) {
         self.blobs.write().unwrap_or_else(PoisonError::into_inner).insert(uri.into(), content.into());
     }
 
-    /// Forgets a blob; false if there was none.
+    /// Removes a blob. Returns false if it did not exist.
     pub fn remove(&self, uri: &str) -> bool {
         self.blobs.write().unwrap_or_else(PoisonError::into_inner).remove(uri).is_some()
     }

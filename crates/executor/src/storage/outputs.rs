@@ -1,4 +1,4 @@
-//! What a task left behind: outputs, or an error document.
+//! The results of a task in storage: its outputs, or an error document.
 
 use aileron_idl::flyteidl2::core::{ContainerError, ErrorDocument, ExecutionError, LiteralMap};
 use aileron_idl::flyteidl2::core::{container_error, execution_error};
@@ -7,12 +7,12 @@ use prost::Message;
 
 use super::{BlobStore, StorageError};
 
-/// How a task that ran to its end came out.
+/// The result of a task that ran to its end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskResult {
-    /// It succeeded, and its outputs are where they should be.
+    /// The task succeeded, and its outputs exist if it declares any.
     Succeeded,
-    /// It reported an error.
+    /// The task reported an error.
     Error {
         /// Whether another attempt may help.
         recoverable: bool,
@@ -21,7 +21,7 @@ pub enum TaskResult {
     },
 }
 
-/// What an error document says.
+/// The content of an error document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reported {
     /// Whether another attempt may help.
@@ -30,7 +30,7 @@ pub struct Reported {
     pub error: Box<ExecutionError>,
 }
 
-/// Why the files of a task could not be understood.
+/// Why the files of a task could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputsError {
     /// The interface declares outputs, but the task wrote none.
@@ -39,13 +39,13 @@ pub enum OutputsError {
         /// Where they should be.
         uri: String,
     },
-    /// There are no inputs.
+    /// The inputs file does not exist.
     #[error("[READ_FAILED] failed to read data from dataDir [{uri}]., caused by: path:{uri}: file does not exist")]
     MissingInputs {
         /// Where they should be.
         uri: String,
     },
-    /// The error document is not the message it should be.
+    /// The error document cannot be decoded.
     #[error("failed to read error data from task @[{uri}]: unmarshall: {uri}: {source}")]
     MalformedError {
         /// Where it is.
@@ -53,7 +53,7 @@ pub enum OutputsError {
         /// What is wrong with it.
         source: prost::DecodeError,
     },
-    /// The outputs are not the message they should be.
+    /// The outputs cannot be decoded.
     #[error("failed to read data from dataDir [{uri}]. Error: unmarshall: {uri}: {source}")]
     MalformedOutputs {
         /// Where they are.
@@ -61,7 +61,7 @@ pub enum OutputsError {
         /// What is wrong with them.
         source: prost::DecodeError,
     },
-    /// Another file is not the message it should be.
+    /// Another file cannot be decoded.
     #[error("failed to read {what} at {uri}: not a protobuf message")]
     Malformed {
         /// Which file.
@@ -74,7 +74,7 @@ pub enum OutputsError {
     },
     /// The storage failed.
     ///
-    /// Users get this text alone, so it has to hold the reason, such as a size limit and how to raise it.
+    /// Users see only this text, so it must contain the reason, such as a size limit and how to raise it.
     #[error("failed to read {what} of the task: {}", chain(.source))]
     Storage {
         /// Which file.
@@ -85,13 +85,13 @@ pub enum OutputsError {
     },
 }
 
-/// Reads how a finished task came out. An error document wins over outputs. Mirrors `RemoteFileOutputReader`.
+/// Reads the result of a finished task. An error document wins over outputs. Mirrors `RemoteFileOutputReader`.
 ///
 /// # Differs from upstream
-/// Nothing is written on the way: upstream stores the outputs onto themselves, and an error document next to empty
-/// ones, which turns a success that is observed twice into a failure. An empty outputs file means empty outputs. A
-/// missing one is an error only if `declares_outputs`. Outputs larger than `maxDownloadMBs` are not read, but they are
-/// there: whoever needs them reads them, and upstream fails the task instead.
+/// Nothing is written. Upstream writes the outputs again to the same place, and an error document next to empty outputs,
+/// which turns a success that is observed twice into a failure. An empty outputs file means empty outputs. A missing one
+/// is an error only if `declares_outputs`. Outputs larger than `maxDownloadMBs` are not read here, and the task succeeds;
+/// upstream fails the task.
 ///
 /// # Errors
 /// When a file cannot be read, or declared outputs are missing.
@@ -101,7 +101,7 @@ pub async fn read_result(
     error_uri: &str,
     declares_outputs: bool,
 ) -> Result<TaskResult, OutputsError> {
-    // Both are wanted for almost every task, so they are fetched side by side.
+    // Almost every task needs both files, so they are read concurrently.
     let (error, outputs) = tokio::join!(read_error(store, error_uri), store.get(outputs_uri));
     if let Some(Reported { recoverable, error }) = error? {
         return Ok(TaskResult::Error { recoverable, error });
@@ -134,8 +134,8 @@ pub async fn read_error(store: &dyn BlobStore, uri: &str) -> Result<Option<Repor
 /// plugin reads it.
 ///
 /// # Differs from upstream
-/// A document above the size limit counts as one that says nothing; upstream takes it for absent. A storage that does
-/// not answer is an error, so that the document is read again; upstream fails the task for good.
+/// A document above the size limit counts as a document without content; upstream treats it as missing. If the storage
+/// fails, the result is an error, so that the document is read again; upstream fails the task permanently.
 ///
 /// # Errors
 /// When the storage fails.

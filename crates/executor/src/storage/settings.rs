@@ -1,4 +1,4 @@
-//! What the storage layer needs to know, in its own terms.
+//! The settings of the storage layer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The `storage` section. Mirrors `storage.Config`; see [`ObjectStores`](super::ObjectStores) for the keys of `config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorageSettings {
-    /// `type` and `stow.kind`: which backend the configured container lives in.
+    /// `type` and `stow.kind`: the backend of the configured container.
     pub backend: Backend,
     /// `container`: the bucket or directory used by this installation.
     pub container: String,
@@ -14,7 +14,8 @@ pub struct StorageSettings {
     pub config: BTreeMap<String, String>,
     /// `enable-multicontainer`: whether other containers of the same backend may be used.
     pub multi_container: bool,
-    /// `schemes`: how to reach backends other than the configured one; without an entry the environment decides.
+    /// `schemes`: how to reach backends other than the configured one; without an entry the credentials of
+    /// the environment are used.
     pub schemes: BTreeMap<String, SchemeSettings>,
     /// `limits.maxDownloadMBs`: largest blob that is read; zero means any.
     pub max_download_mb: u64,
@@ -27,20 +28,20 @@ pub struct StorageSettings {
 pub struct SchemeSettings {
     /// Backend if not the usual one of the scheme.
     pub backend: Option<Backend>,
-    /// Credentials and so on, by stow's names.
+    /// Credentials and other settings, by stow's names.
     pub config: BTreeMap<String, String>,
 }
 
 /// A kind of storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backend {
-    /// Amazon S3 and what speaks its protocol.
+    /// Amazon S3 and other stores with its protocol.
     S3,
     /// Google Cloud Storage.
     Gcs,
     /// Azure Blob Storage.
     Azure,
-    /// Directories of this machine.
+    /// Local directories.
     Local,
     /// The memory of this process.
     Memory,

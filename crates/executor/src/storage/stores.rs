@@ -1,4 +1,4 @@
-//! The real stores: one backend per scheme, one client per container, made when first needed.
+//! The blob stores of a running executor: one backend per scheme, one client per container, created when first needed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ pub struct ObjectStores {
     files: HashMap<String, Files>,
 }
 
-/// Where a reference leads.
+/// The store that a reference belongs to.
 enum Route<'a> {
     Memory,
     Files(&'a Files),
@@ -35,11 +35,11 @@ enum Route<'a> {
 }
 
 impl ObjectStores {
-    /// Stores as configured. The client of the configured container is made at once, so that wrong settings show at
-    /// the start of the process; nothing is sent yet.
+    /// Stores as configured. The client of the configured container is created at once, so that wrong settings are reported
+    /// when the process starts. No request is sent.
     ///
     /// # Errors
-    /// When the settings of the configured backend cannot work.
+    /// When the settings of the configured backend are not usable.
     pub fn new(settings: StorageSettings) -> Result<Self, StorageError> {
         let scheme = settings.backend.scheme();
         let wrong = |detail: &str| StorageError::Settings { subject: scheme.to_owned(), detail: detail.to_owned() };
@@ -72,7 +72,7 @@ impl ObjectStores {
 
     fn route<'a>(&'a self, uri: &str, location: &Location) -> Result<Route<'a>, StorageError> {
         let primary = self.settings.backend.scheme();
-        // A scheme nobody serves goes to the configured backend, as it did before schemes were told apart.
+        // An unknown scheme goes to the configured backend, as in older versions of Flyte, which ignored the scheme.
         let known =
             Backend::of_scheme(&location.scheme).is_some() || self.settings.schemes.contains_key(&location.scheme);
         let scheme = if known { location.scheme.as_str() } else { primary };
@@ -102,7 +102,7 @@ impl ObjectStores {
                 if location.container.is_empty() {
                     return Err(bad("it names no container".to_owned()));
                 }
-                // `parse` keeps every character of the key; `from` would escape some, and name another blob.
+                // `parse` keeps every character of the key. `from` would escape some, which names another blob.
                 let path = Path::parse(&location.key).map_err(|error| bad(error.to_string()))?;
                 Ok(Route::Client(self.client(scheme, &location.container)?, path))
             }

@@ -1,4 +1,4 @@
-//! The TLS library of the process.
+//! The TLS provider of the process.
 
 /// Makes `ring` the crypto provider of this process unless one was installed before. With two providers in one process
 /// rustls cannot choose one and panics at first use, so every client and server calls this first.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aileron_action::labels::{TERMINATED, TERMINATION_STATUS};
-use aileron_action::{FINALIZER, TaskAction};
+use aileron_action::{ACTION_FINALIZER, TaskAction};
 use aileron_machinery::ActionKey;
 use kube::api::{Api, PartialObjectMeta};
 use kube::runtime::watcher;
@@ -45,7 +45,7 @@ struct Ended {
 impl Sink<PartialObjectMeta<TaskAction>> for Ended {
     fn seen(&mut self, object: PartialObjectMeta<TaskAction>, _listed: bool) {
         let finalizers = object.metadata.finalizers.as_deref().unwrap_or_default();
-        let ours = finalizers.iter().any(|name| name == FINALIZER);
+        let ours = finalizers.iter().any(|name| name == ACTION_FINALIZER);
         if ours && object.metadata.deletion_timestamp.is_some() {
             // The receiver lives as long as this watch, so sending cannot fail while it matters.
             let _ = self.deleted.send(ActionKey::of(&object.metadata));

@@ -1,11 +1,10 @@
-//! What Kubernetes records about the objects of tasks: kept only for those, and forgotten with them.
+//! The watches over Kubernetes events about the objects of tasks.
 //!
-//! The server is asked for events about one kind at a time, so that everything else that happens in the cluster never
-//! reaches us.
+//! Each watch selects the events about one kind, so that the API server does not send all other events of the cluster.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aileron_action::pending::ObjectEvent;
 use aileron_machinery::{ActionKey, AnyResource, ResourceKind};
@@ -20,8 +19,8 @@ use crate::caches::events::About;
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "events";
 
-/// Most events come with a change of the pod and need no round of their own; a warning may be all there is to see, so
-/// it gets one, after a moment in which its siblings arrive.
+/// Most events come together with a change of the pod and need no round of their own. A warning may come alone, so it
+/// wakes the action, after a moment in which further warnings arrive.
 const WARNING_DELAY: Duration = Duration::from_secs(1);
 
 /// Follows events about pods.
@@ -44,7 +43,7 @@ struct Events {
 }
 
 impl Events {
-    /// The action that an object is for, if it is for one.
+    /// The action that an object belongs to, if any.
     fn action_of(&self, namespace: &str, name: &str) -> Option<ActionKey> {
         let seen = match self.cx.caches.pods.get(namespace, name) {
             Some(pod) if self.kind == ResourceKind::of::<Pod>() => Some(pod as Arc<dyn AnyResource>),
@@ -77,7 +76,7 @@ impl Sink<Event> for Events {
         }
         let is_new = self.cx.caches.events.insert(about, id, recorded);
         if is_new && !listed && event.type_.as_deref() == Some("Warning") {
-            self.cx.queue.wake_at(&action, Instant::now() + WARNING_DELAY);
+            self.cx.queue.wake_at(&action, self.cx.clock.instant() + WARNING_DELAY);
         }
     }
 
@@ -121,7 +120,7 @@ mod tests {
         ResourceKind { group: "ray.io".into(), version: "v1".into(), kind: "RayJob".into(), plural: "rayjobs".into() }
     }
 
-    /// An event about an object of the action `r-a0`, or of nobody.
+    /// An event about an object of the action `r-a0`, or of no action.
     fn said(name: &str, number: usize) -> Event {
         serde_json::from_value(serde_json::json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event", "eventTime": null, "note": "said",
@@ -131,12 +130,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_deleted_while_nobody_watched_is_forgotten() {
+    async fn events_that_were_deleted_during_an_interruption_are_dropped() {
         let mut sink = sink(ray());
         for number in 0..3 {
             sink.seen(said("r-a0-0", number), false);
         }
-        // About an object that went before its event came: nothing else will ever free this one.
+        // About an object that was deleted before its event came: only a new list drops this event.
         sink.seen(said("r-a0-1", 0), false);
         sink.cx.caches.events.insert(about("Pod", "ns", "r-a0-0"), "1".into(), event(1, 1));
         let kept = |sink: &Events, name: &str| sink.cx.caches.events.since("RayJob", "ns", name, None, None).len();
@@ -149,9 +148,9 @@ mod tests {
         assert_eq!(
             sink.cx.caches.events.since("Pod", "ns", "r-a0-0", None, None).len(),
             1,
-            "another watch tells of this one"
+            "this event belongs to another watch"
         );
-        // A list that was cut off says nothing.
+        // An incomplete list drops nothing.
         sink.restarted();
         sink.seen(said("r-a0-0", 1), true);
         sink.restarted();
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_about_objects_of_operators_are_kept_and_those_about_strangers_are_not() {
+    async fn events_about_objects_of_operators_are_stored_and_those_about_other_objects_are_not() {
         let mut sink = sink(ray());
         sink.seen(said("r-a0-0", 1), false);
         sink.seen(said("stranger-0", 1), false);

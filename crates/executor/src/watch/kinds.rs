@@ -11,7 +11,7 @@ use aileron_machinery::{ObjectPlugin, ResourceKind};
 use kube::api::{DynamicObject, ObjectMeta};
 
 use super::{Sink, WatchContext};
-use crate::caches::{Place, place, version};
+use crate::caches::{Place, place, placed_version};
 
 pub use definitions::{NAME, run};
 
@@ -79,7 +79,7 @@ impl Sink<DynamicObject> for KindObjects {
             Err(error) => {
                 tracing::warn!(kind = %self.kind.kind, namespace = place.0, name = place.1, error, "an object cannot be read");
                 let mut kinds = self.cx.caches.objects.write();
-                kinds.entry(self.kind.clone()).or_default().unreadable.extend([version(&metadata)]);
+                kinds.entry(self.kind.clone()).or_default().unreadable.extend([placed_version(&metadata)]);
             }
         }
         if listed {

@@ -1,9 +1,8 @@
-//! Whether a watch shows all there is.
+//! Detects changes that a watch missed.
 //!
-//! A watch that is alive and silent about a change leaves an old picture, and everything that is decided from it is
-//! wrong until something else happens to the object. So from time to time the versions of all objects are listed, their
-//! metadata only, and compared with what the watch showed: one request for a few hundred objects, however many tasks
-//! wait.
+//! If a watch misses a change, the cache stays wrong until the object changes again. So from time to time the metadata of
+//! all objects is listed, and the resource versions are compared with those in the watch cache. This takes one request for
+//! a few hundred objects.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -14,15 +13,13 @@ use kube::api::{Api, ListParams};
 use serde::de::DeserializeOwned;
 
 use super::PAGE;
-use crate::caches::{Place, Versions, version};
+use crate::caches::{Place, VISIBLE_WITHIN, Versions, placed_version};
 
-/// How often to compare. As long as the look at a quiet action: it is the same guard, against another loss.
-const EVERY: Duration = Duration::from_secs(600);
-/// What a watch has not shown after this long it will not show. Even a busy one is behind by seconds only.
-const SHOWN_WITHIN: Duration = Duration::from_secs(30);
+/// How often the versions are compared. As often as the safety round of an action, which also finds missed changes.
+const INTERVAL: Duration = Duration::from_secs(600);
 
-/// Returns when the watch turns out to have missed a change, which is counted. Nothing is asked while nothing is shown:
-/// whoever makes an object and does not see it looks for it.
+/// Returns when the watch has missed a change, and counts it. While the cache is empty nothing is compared: an object that
+/// the executor created and that does not become visible is found by its round.
 pub(super) async fn until_missed<K>(
     name: &'static str,
     api: &Api<K>,
@@ -33,26 +30,29 @@ pub(super) async fn until_missed<K>(
 {
     until_behind(|| list(api, selector), shown).await;
     metrics::counter!("aileron_safety_finds_total").increment(1);
-    tracing::warn!(watch = name, "a change was missed and found only by comparing; everything is listed anew");
+    tracing::warn!(
+        watch = name,
+        "the watch missed a change, found by comparing resource versions; listing all objects again"
+    );
 }
 
-/// Compares until what is shown stays behind what is there.
+/// Compares until the watch cache stays behind the API server.
 async fn until_behind<F>(list: impl Fn() -> F, shown: impl Fn() -> Versions)
 where
     F: Future<Output = Result<Versions, kube::Error>>,
 {
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(INTERVAL).await;
         if shown().is_empty() {
             continue;
         }
-        // Whatever keeps the server from answering keeps the watch busy, too; the next time will tell.
+        // If the API server does not answer, the watch may be interrupted too. The next comparison will show it.
         let Ok(listed) = list().await else { continue };
         let suspects = behind(&listed, &shown());
         if suspects.is_empty() {
             continue;
         }
-        tokio::time::sleep(SHOWN_WITHIN).await;
+        tokio::time::sleep(VISIBLE_WITHIN).await;
         let Ok(listed) = list().await else { continue };
         let shown = shown();
         if suspects.into_iter().any(|(place, version)| is_still_behind(&place, version, &listed, &shown)) {
@@ -61,7 +61,7 @@ where
     }
 }
 
-/// Where the watch is behind, and behind what: a version, or nothing for an object that is gone.
+/// The objects whose state in the watch cache is old, with their current version; `None` for an object that is gone.
 fn behind(listed: &Versions, shown: &Versions) -> HashMap<Place, Option<u64>> {
     let older = listed.iter().filter(|(place, version)| shown.get(*place).is_none_or(|shown| shown < *version));
     let older = older.map(|(place, version)| (place.clone(), Some(*version)));
@@ -72,13 +72,13 @@ fn behind(listed: &Versions, shown: &Versions) -> HashMap<Place, Option<u64>> {
 fn is_still_behind(place: &Place, version: Option<u64>, listed: &Versions, shown: &Versions) -> bool {
     match (version, listed.get(place), shown.get(place)) {
         (Some(version), Some(_), shown) => shown.is_none_or(|shown| *shown < version),
-        // Gone meanwhile, which the watch may be about to show.
+        // The object was deleted meanwhile, and the watch may show that soon.
         (Some(_), None, _) => false,
         (None, listed, shown) => listed.is_none() && shown.is_some(),
     }
 }
 
-/// Versions of all objects with these labels.
+/// The resource versions of all objects with these labels.
 async fn list<K>(api: &Api<K>, selector: &str) -> Result<Versions, kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -87,7 +87,7 @@ where
     let mut versions = Versions::new();
     loop {
         let page = api.list_metadata(&parameters).await?;
-        versions.extend(page.items.iter().map(|object| version(&object.metadata)));
+        versions.extend(page.items.iter().map(|object| placed_version(&object.metadata)));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters = parameters.continue_token(&token),
             None => return Ok(versions),
@@ -105,7 +105,7 @@ mod tests {
         pairs.iter().map(|(name, version)| (("ns".to_owned(), (*name).to_owned()), *version)).collect()
     }
 
-    /// How many times the server is asked until a miss is found; nothing if none is found in an hour.
+    /// How many list requests are sent until a missed change is found; `None` if none is found in an hour.
     async fn asked(lists: &[&[(&str, u64)]], shown: &[&[(&str, u64)]]) -> Option<usize> {
         let count = Mutex::new(0);
         let at = |of: &[&[(&str, u64)]]| {

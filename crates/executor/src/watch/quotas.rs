@@ -78,7 +78,7 @@ impl Sink<ResourceQuota> for Quotas {
     fn seen(&mut self, quota: ResourceQuota, listed: bool) {
         self.refusals = 0;
         let (namespace, name) = place(&quota.metadata);
-        self.gate.quota_changed(&namespace, &Quota::of(&quota), self.clock.now());
+        self.gate.quota_changed(&namespace, &Quota::of(&quota), self.clock.instant());
         if listed {
             self.listed.insert((namespace, name));
         }
@@ -90,13 +90,13 @@ impl Sink<ResourceQuota> for Quotas {
 
     fn listed(&mut self) {
         self.refusals = 0;
-        self.gate.quotas_listed(&std::mem::take(&mut self.listed), self.clock.now());
+        self.gate.quotas_listed(&std::mem::take(&mut self.listed), self.clock.instant());
     }
 
     fn gone(&mut self, quota: ResourceQuota) {
         self.refusals = 0;
         let (namespace, name) = place(&quota.metadata);
-        self.gate.quota_deleted(&namespace, &name, self.clock.now());
+        self.gate.quota_deleted(&namespace, &name, self.clock.instant());
     }
 
     fn continues_after(&mut self, error: &watcher::Error) -> bool {
@@ -120,7 +120,7 @@ fn continue_without(cx: &WatchContext, gate: &Gate, warned: &mut bool) {
              and watch of resourcequotas to have tasks wait without trying"
         );
     }
-    gate.quotas_not_visible(cx.clock.now());
+    gate.quotas_not_visible(cx.clock.instant());
     cx.synced.mark(NAME);
 }
 

@@ -30,13 +30,13 @@ const DOMAIN_LABEL: &str = "flyte.org/pool-domain";
 /// Time between two checks for tokens of ended actions. A check without such a token sends no request, so it can be frequent.
 const RETURN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Tokens behind a client.
+/// The tokens in a cluster.
 pub struct KubeTokens {
     client: kube::Client,
 }
 
 impl KubeTokens {
-    /// Tokens behind this client.
+    /// The tokens in the cluster of this client.
     pub fn new(client: kube::Client) -> Self {
         Self { client }
     }
@@ -55,7 +55,7 @@ impl TokenStore for KubeTokens {
             Err(kube::Error::Api(status)) if status.is_already_exists() => token_name(pool, &claim.holder.name),
             result => return result.map(drop).map_err(api_error),
         };
-        // Tokens are listed anyway; reading one would take a permission of its own.
+        // The executor lists tokens anyway; reading a single one would need another permission.
         let named =
             leases.list(&ListParams::default().fields(&format!("metadata.name={taken}"))).await.map_err(api_error)?;
         if let Some(found) = named.items.into_iter().next() {
@@ -63,7 +63,7 @@ impl TokenStore for KubeTokens {
             if owners.iter().any(|owner| owner.uid == claim.owner.uid) {
                 return Ok(());
             }
-            // It belonged to an earlier action of the same name, and would go at any moment.
+            // The token belonged to an earlier action of the same name, and Kubernetes will delete it soon.
             let preconditions = Some(Preconditions { uid: found.metadata.uid, resource_version: None });
             leases
                 .delete(&taken, &DeleteParams { preconditions, ..DeleteParams::default() })
@@ -88,14 +88,14 @@ impl TokenStore for KubeTokens {
     }
 }
 
-/// The tokens of all pools, as the server has them.
+/// The tokens of all pools, as the API server has them.
 pub async fn all_tokens(client: &kube::Client) -> Result<Vec<(String, Token)>, ApiError> {
     let leases: Api<Lease> = Api::all(client.clone());
     let list = leases.list(&ListParams::default().labels(POOL_LABEL)).await.map_err(api_error)?;
     Ok(list.items.iter().filter_map(|lease| token(&lease.metadata)).collect())
 }
 
-/// The same for all attempts of an action, so that asking twice is asking once.
+/// The name of the token of an action. It is the same for all attempts, so that an action cannot take two tokens.
 fn token_name(pool: &str, action: &str) -> String {
     format!("{pool}.{action}")
 }
@@ -108,7 +108,7 @@ fn lease(pool: &str, claim: &TokenClaim) -> Lease {
             name: Some(token_name(pool, &claim.holder.name)),
             namespace: Some(claim.holder.namespace.to_string()),
             labels: Some(labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()),
-            // It goes with the action, and does not keep it.
+            // The token is deleted together with the action, and does not block the deletion of the action.
             owner_references: Some(vec![OwnerReference {
                 block_owner_deletion: None,
                 controller: None,
@@ -209,7 +209,7 @@ pub async fn return_tokens(cx: WatchContext, pools: Arc<Pools>, cancel: Cancella
                 Err(error) => Err(error),
             };
             if let Err(error) = returned {
-                tracing::warn!(pool, name = %holder.name, %error, "failed to return a token; trying again");
+                tracing::warn!(pool, name = %holder.name, %error, "failed to return a token; retrying");
             }
         }
         for (pool, (held, waiting)) in pools.counts() {

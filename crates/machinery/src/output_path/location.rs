@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-/// Why a text is no location, in the words of Go's parser, which end in events and statuses.
+/// Why a text is not a location. The texts are those of Go's parser, because events and statuses contain them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
     /// Control characters.
@@ -18,13 +18,13 @@ pub enum LocationError {
     /// `scheme:rest` without slashes, below which there are no paths.
     #[error("no path below the scheme; expected <scheme>://<bucket>/<path>")]
     Opaque,
-    /// A first segment that looks like a scheme and is none.
+    /// A colon in the first segment of a path without a scheme.
     #[error("first path segment in URL cannot contain colon")]
     Colon,
     /// A percent sign without two hexadecimal digits.
     #[error("invalid URL escape {0:?}")]
     Escape(String),
-    /// A bucket or user that holds what it cannot.
+    /// A bucket or user name with a character that is not allowed there.
     #[error("invalid character in host name {0:?}")]
     Host(String),
 }

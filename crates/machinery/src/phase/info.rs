@@ -5,13 +5,13 @@ mod parts;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{ErrorKind, ExecutionError, ObservedPhase, Pending, PendingReason, Phase, TaskInfo};
+use super::{ErrorKind, ExecutionError, Pending, PendingReason, Phase, TaskInfo};
 
 /// A phase with everything said about it. Only the constructors make one, so a failure always has an error and
 /// nothing else has one.
 ///
-/// A plugin does not care about versions: the plugin manager raises the version of a phase when its reason has changed,
-/// so that readers, who ignore a second report of the same phase and version, see the news.
+/// The plugin manager assigns the version of the phases of Kubernetes plugins. It raises the version when the reason has
+/// changed, because readers ignore a second report of the same phase and version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "parts::Parts", into = "parts::Parts")]
 pub struct PhaseInfo {
@@ -25,17 +25,15 @@ pub struct PhaseInfo {
     out_of_time: bool,
     check_at: Option<Timestamp>,
     quiet_reason: bool,
+    has_news: bool,
 }
 
 impl PhaseInfo {
-    /// The version a phase starts with. Within one phase a higher version is news, the same or a lower one is not.
-    pub const FIRST_VERSION: u32 = 0;
-
     /// Nothing is known: no transition happens.
     pub fn undefined() -> Self {
         Self {
             phase: Phase::Undefined,
-            version: Self::FIRST_VERSION,
+            version: 0,
             reason: String::new(),
             error: None,
             cleanup_on_failure: false,
@@ -44,6 +42,7 @@ impl PhaseInfo {
             out_of_time: false,
             check_at: None,
             quiet_reason: false,
+            has_news: false,
         }
     }
 
@@ -131,24 +130,19 @@ impl PhaseInfo {
         self
     }
 
-    /// The same phase under another version. Plugins do not need it.
+    /// The phase says more than that the task has reached it, for example where the logs are. A report of the bare phase
+    /// may have been sent before; the manager gives this phase a higher version than that one.
     #[must_use]
-    pub fn with_version(mut self, version: u32) -> Self {
-        self.version = version;
+    pub fn with_news(mut self) -> Self {
+        self.has_news = true;
         self
     }
 
-    /// Raises the version when, within one phase, only the reason has changed, so that readers see the new reason. The
-    /// plugin manager calls it for every phase.
-    ///
-    /// Mirrors `k8s.MaybeUpdatePhaseVersion`.
+    /// The same phase under another version. The plugin manager replaces the version of a Kubernetes plugin's phase. The
+    /// phases of core plugins keep theirs.
     #[must_use]
-    pub fn newer_than(self, prior: &ObservedPhase) -> Self {
-        let same_phase = self.phase == prior.phase && self.version <= prior.version;
-        if same_phase && self.reason != prior.reason && !self.quiet_reason {
-            let version = prior.version.saturating_add(1);
-            return self.with_version(version);
-        }
+    pub fn with_version(mut self, version: u32) -> Self {
+        self.version = version;
         self
     }
 
@@ -189,6 +183,16 @@ impl PhaseInfo {
     /// The version within the phase.
     pub fn version(&self) -> u32 {
         self.version
+    }
+
+    /// Another reason within the same phase is not worth a report.
+    pub fn has_quiet_reason(&self) -> bool {
+        self.quiet_reason
+    }
+
+    /// The phase says more than that the task has reached it.
+    pub fn has_news(&self) -> bool {
+        self.has_news
     }
 
     /// Why, in words.
@@ -250,15 +254,6 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_reason_is_news_and_the_same_reason_is_not() {
-        let prior = ObservedPhase { phase: Phase::Queued, version: 3, reason: "a".into() };
-        assert_eq!(PhaseInfo::queued("b", info()).newer_than(&prior).version(), 4);
-        assert_eq!(PhaseInfo::queued("b", info()).with_quiet_reason().newer_than(&prior).version(), 0);
-        assert_eq!(PhaseInfo::queued("a", info()).newer_than(&prior).version(), 0);
-        assert_eq!(PhaseInfo::initializing("b", info()).newer_than(&prior).version(), 0);
-    }
-
-    #[test]
     fn only_failures_ask_for_cleanup() {
         assert!(!PhaseInfo::success(info()).with_cleanup().cleanup_on_failure());
         let failure = PhaseInfo::permanent_failure(ExecutionError::user("C", "m"), info());
@@ -276,7 +271,8 @@ mod tests {
     fn phases_survive_the_trip_through_json() {
         let failure = PhaseInfo::retryable_failure(ExecutionError::system("C", "m"), info()).with_cleanup();
         let waiting = PhaseInfo::queued("q", info()).because(PendingReason::Quota).with_check_at(Timestamp::UNIX_EPOCH);
-        for phase in [failure, waiting, PhaseInfo::undefined()] {
+        let running = PhaseInfo::running(info()).with_news().with_quiet_reason();
+        for phase in [failure, waiting, running, PhaseInfo::undefined()] {
             let written = serde_json::to_value(&phase).unwrap();
             assert_eq!(serde_json::from_value::<PhaseInfo>(written).unwrap(), phase);
         }

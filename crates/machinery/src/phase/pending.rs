@@ -124,7 +124,8 @@ impl Pending {
     }
 }
 
-/// A container that waits for one of these waits for somebody to mend something.
+/// The pending reason of a container whose state shows an error, such as an image that cannot be pulled. `None` for a
+/// container that is being prepared.
 fn trouble(waiting: &ContainerStateWaiting) -> Option<PendingReason> {
     match waiting.reason.as_deref()? {
         "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" | "RegistryUnavailable" => {

@@ -164,6 +164,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_property_has_a_method_that_sets_it() {
+        let properties = PluginProperties::default().without_owner_references().without_finalizer();
+        let properties = properties.without_delete_on_finalize().with_definition();
+        let written = json!({
+            "generatedNameMaxLength": null, "disableOwnerReferences": true, "disableFinalizer": true,
+            "disableDeleteOnFinalize": true, "readsDefinition": true,
+        });
+        assert_eq!(serde_json::to_value(properties).unwrap(), written);
+    }
+
+    #[test]
     fn values_that_leave_out_fields_are_read() {
         assert_eq!(serde_json::from_value::<Needs>(json!({"pods": true})).unwrap(), Needs::none().with_pods());
         assert_eq!(serde_json::from_value::<AbortBehavior>(json!({"do": "delete"})).unwrap(), AbortBehavior::default());

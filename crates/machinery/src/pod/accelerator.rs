@@ -1,4 +1,4 @@
-//! Accelerators: what a class of devices is called in the cluster, and how pods that use them are placed.
+//! Accelerators: the resource names and node labels of a class of devices, and the placement of pods that use them.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,15 +11,15 @@ use super::affinity::add_required_requirements;
 use super::tolerations::add_toleration;
 use crate::config::{AcceleratorDeviceClass, K8sConfig};
 
-/// The label that tells how many compute slices of a partitioned device a pod uses. Bills are made from it.
+/// The label with the number of compute slices of a partitioned device that a pod uses. Billing reads it.
 pub const PARTITION_SLICES_LABEL: &str = "platform.union.ai/gpu-partition-slices";
 
-/// The settings that hold for one accelerator: those of its class, and the global ones where the class has none.
+/// The settings for one accelerator: those of its class, and the global ones where the class has none.
 ///
 /// Mirrors `flytek8s.getAcceleratorConfig`.
 #[derive(Clone, Debug)]
 pub struct AcceleratorSettings<'a> {
-    /// The resource the devices are requested by.
+    /// The resource by which containers request the devices.
     pub resource_name: &'a str,
     /// Node label that names the device.
     pub device_label: &'a str,
@@ -76,15 +76,15 @@ pub fn all_resource_names(config: &K8sConfig) -> BTreeSet<&str> {
     std::iter::once(config.gpu_resource_name.as_str()).chain(classes).filter(|name| !name.is_empty()).collect()
 }
 
-/// The node label value that a device goes by; a device that is not configured goes by its own name.
+/// The value of the node label for a device. It is the name of the device unless the configuration has another one.
 ///
 /// Mirrors `flytek8s.GetNormalizedAcceleratorDevice`.
 ///
 /// # Differs from upstream
 ///
-/// A configured name with letters of both cases is found (upstream never finds `L40s`). A name in lower case is not
-/// found there, nor here: the loader lower-cases the keys of plain maps, so such a key tells nothing about what its
-/// author wrote, and honouring it would move the tasks of existing installations to other nodes.
+/// A configured device name with letters of both cases is found (upstream never finds `L40s`). A configured name in
+/// lower case is not used, as upstream: the loader writes the keys of plain maps in lower case, so it is unknown what
+/// the file had. Using such a name would move tasks of existing installations to other nodes.
 pub fn normalized_device<'a>(device: &'a str, config: &'a K8sConfig) -> &'a str {
     let wanted = device.to_uppercase();
     let devices = &config.accelerator_devices;
@@ -95,7 +95,7 @@ pub fn normalized_device<'a>(device: &'a str, config: &'a K8sConfig) -> &'a str 
         .map_or(device, String::as_str)
 }
 
-/// Whether any container is limited to some number of accelerators. Mirrors `flytek8s.podRequiresAccelerator`.
+/// Whether any container has a limit for accelerators. Mirrors `flytek8s.podRequiresAccelerator`.
 pub fn requires_accelerator(spec: &PodSpec, config: &K8sConfig) -> bool {
     let names = all_resource_names(config);
     let limits = spec.containers.iter().filter_map(|container| container.resources.as_ref()?.limits.as_ref());

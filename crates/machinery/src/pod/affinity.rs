@@ -10,8 +10,8 @@ use crate::config::K8sConfig;
 
 /// Adds requirements that every node must meet.
 ///
-/// Terms are alternatives, and the requirements within one term hold together; so each requirement goes into every
-/// term that is there, unless the term already has it. Mirrors `flytek8s.AddRequiredNodeSelectorRequirements`.
+/// A node must match one of the terms, and all requirements of that term. So each requirement is added to every term
+/// that does not have it yet. Mirrors `flytek8s.AddRequiredNodeSelectorRequirements`.
 pub fn add_required_requirements(affinity: &mut Affinity, requirements: &[NodeSelectorRequirement]) {
     let node_affinity = affinity.node_affinity.get_or_insert_default();
     let selector = node_affinity.required_during_scheduling_ignored_during_execution.get_or_insert_default();
@@ -50,8 +50,8 @@ pub fn apply_interruptible_node_affinity(spec: &mut PodSpec, interruptible: bool
     }
 }
 
-/// Puts the platform's constraints back into a pod that a custom pod spec was merged into: merging adds alternatives
-/// that the constraints do not cover. Applying it to a pod that already has them changes nothing.
+/// Adds the platform's constraints again after a custom pod spec was merged into a pod: the merge may have added terms
+/// without these constraints. A pod that has them in all terms does not change.
 ///
 /// Mirrors `flytek8s.ApplyPlatformSchedulingConstraints`.
 pub fn apply_platform_scheduling_constraints(spec: &mut PodSpec, interruptible: bool, config: &K8sConfig) {
@@ -73,7 +73,7 @@ pub fn apply_platform_scheduling_constraints(spec: &mut PodSpec, interruptible: 
     }
 }
 
-/// Lays the node selector for interruptible pods over the pod's own.
+/// Adds the node selector for interruptible pods. Its entries win over those of the pod.
 pub(super) fn apply_interruptible_node_selector(spec: &mut PodSpec, config: &K8sConfig) {
     extend(&mut spec.node_selector, config.interruptible_node_selector.clone());
 }
@@ -82,7 +82,7 @@ fn term(requirements: &[NodeSelectorRequirement]) -> NodeSelectorTerm {
     NodeSelectorTerm { match_expressions: collect(requirements.iter().cloned()), match_fields: None }
 }
 
-/// Equality that does not tell an absent list of values from an empty one.
+/// Whether two requirements are equal. An absent list of values equals an empty one.
 fn same(one: &NodeSelectorRequirement, other: &NodeSelectorRequirement) -> bool {
     let values = |requirement: &NodeSelectorRequirement| requirement.values.clone().unwrap_or_default();
     one.key == other.key && one.operator == other.operator && values(one) == values(other)

@@ -17,7 +17,8 @@ pub(super) fn render(container: &mut Container, task: &TaskContext) -> Result<()
     Ok(())
 }
 
-/// Inputs were fetched before the pod is built if it needs them; that they are missing means that there is no such file.
+/// The error for arguments that cannot be rendered. The inputs were read before the pod is built. If they are missing
+/// here, the file does not exist.
 fn refusal(error: &ArgumentError, input_path: &str) -> PluginError {
     match error {
         ArgumentError::InputsNeeded { .. } => PluginError::uncoded(format!(
@@ -28,7 +29,7 @@ fn refusal(error: &ArgumentError, input_path: &str) -> PluginError {
     }
 }
 
-/// Whether a pod of the task can only be built with its inputs at hand.
+/// Whether the inputs of the task are needed to build its pod.
 pub fn needs_inputs(task: &TaskContext) -> bool {
     let template = &task.template;
     let in_target = match &template.target {
@@ -40,7 +41,8 @@ pub fn needs_inputs(task: &TaskContext) -> bool {
     in_target || template.custom.as_ref().is_some_and(mentions_inputs) || override_spec.is_some_and(mentions_inputs)
 }
 
-/// Looks at every text: fetching inputs for one that is not an argument costs a little, missing one the task.
+/// Whether any text in these fields has a placeholder for inputs. Texts that are not arguments are searched too:
+/// reading the inputs without need costs one request, but without inputs that it needs the task fails.
 fn mentions_inputs(fields: &Struct) -> bool {
     fields.fields.values().any(value_mentions_inputs)
 }

@@ -1,4 +1,4 @@
-//! Pod templates that a pod is laid over: the one for its accelerators, and the one of its name or namespace.
+//! Merging a pod with pod templates: that of its accelerator class, and that which the task or the namespace names.
 
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use super::merge::merge_onto_template;
 use super::overlay::overlay;
 use crate::{PluginError, code};
 
-/// No init container is ever the primary one; templates for it apply to operators' pods only.
+/// The name of the primary init container: none. Only pods of operators have one.
 const NO_PRIMARY_INIT_CONTAINER: &str = "";
 
-/// Lays the pod over the template of its accelerator's class. Mirrors `flytek8s.applyAcceleratorDeviceClassPodTemplate`.
+/// Merges the pod with the template of its accelerator class. Fields of the pod win. Mirrors
+/// `flytek8s.applyAcceleratorDeviceClassPodTemplate`.
 pub(super) fn accelerator_template(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
     let Some(accelerator) = &cx.extended_resources.gpu_accelerator else { return Ok(()) };
     let Some(template) = AcceleratorSettings::of(accelerator, cx.config()).pod_template else { return Ok(()) };
@@ -32,7 +33,8 @@ pub(super) fn accelerator_template(draft: &mut PodDraft, cx: &LayerContext<'_>) 
     Ok(())
 }
 
-/// Lays the pod over the cluster's template. Mirrors `flytek8s.MergeWithBasePodTemplate`.
+/// Merges the pod with the pod template of the cluster. Fields of the pod win. Mirrors
+/// `flytek8s.MergeWithBasePodTemplate`.
 pub(super) fn base_template(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
     let Some(template) = find_base_template(cx)? else { return Ok(()) };
     draft.spec = onto(&template, draft)?;
@@ -42,7 +44,7 @@ pub(super) fn base_template(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Resu
     Ok(())
 }
 
-/// The template the task names, which must exist, or else the default one, which may. Mirrors
+/// The template that the task names, which must exist, else the default template, if there is one. Mirrors
 /// `flytek8s.getBasePodTemplate`.
 pub fn find_base_template(cx: &LayerContext<'_>) -> Result<Option<Arc<PodTemplate>>, PluginError> {
     let named = cx.task.template.metadata.as_ref().map_or("", |metadata| metadata.pod_template_name.as_str());

@@ -1,4 +1,4 @@
-//! The container of a container task, and what is done to every container.
+//! The container of a container task, and the settings of every container.
 
 use std::iter;
 
@@ -13,10 +13,11 @@ use super::resources::{self, ResourceMode};
 use super::{arguments, environment};
 use crate::{PluginError, TaskExecutionId};
 
-/// Where Kubernetes takes a container's last words from: its log, if it wrote none elsewhere and failed.
+/// The termination message policy of containers: if a failed container wrote no termination message, Kubernetes takes
+/// the end of its log.
 pub(super) const FALLBACK_TO_LOGS: &str = "FallbackToLogsOnError";
 
-/// The template's container as it stands there. Mirrors `flytek8s.BuildRawContainer`.
+/// The container of the template, without anything that the platform adds. Mirrors `flytek8s.BuildRawContainer`.
 pub fn raw_container(cx: &LayerContext<'_>) -> Result<Container, PluginError> {
     let Some(Target::Container(container)) = &cx.task.template.target else {
         return Err(PluginError::bad_task_specification(
@@ -42,7 +43,7 @@ pub fn raw_container(cx: &LayerContext<'_>) -> Result<Container, PluginError> {
     })
 }
 
-/// The template's container with arguments, environment and resources settled, outside of any pod. Mirrors
+/// The container of the template with arguments, environment and resources, outside of any pod. Mirrors
 /// `flytek8s.ToK8sContainer`.
 pub fn task_container(cx: &LayerContext<'_>) -> Result<Container, PluginError> {
     let mut container = raw_container(cx)?;
@@ -51,14 +52,14 @@ pub fn task_container(cx: &LayerContext<'_>) -> Result<Container, PluginError> {
     Ok(container)
 }
 
-/// Settles arguments, environment and resources of a container. Mirrors `flytek8s.AddFlyteCustomizationsToContainer`.
+/// Sets arguments, environment and resources of a container. Mirrors `flytek8s.AddFlyteCustomizationsToContainer`.
 pub fn customize(container: &mut Container, cx: &LayerContext<'_>, mode: ResourceMode) -> Result<(), PluginError> {
     arguments::render(container, cx.task)?;
     environment::decorate(container, cx.task);
     settle_resources(container, cx, mode)
 }
 
-/// Decides a container's requests and limits.
+/// Sets the requests and limits of a container.
 pub(super) fn settle_resources(
     container: &mut Container,
     cx: &LayerContext<'_>,
@@ -85,20 +86,20 @@ fn undefined(name: &str) -> PluginError {
     PluginError::bad_task_specification(format!("invalid TaskSpecification, container [{name}] not defined"))
 }
 
-/// The name of a task's container: that of its pod, or four characters where that is no container name.
+/// The name of a task's container: the name of its pod, or four characters if that name is not allowed for containers.
 ///
 /// # Differs from upstream
 ///
-/// Upstream draws the four characters anew for each build. Here they follow from the pod's name, so that building the
-/// same pod twice gives the same pod.
+/// Upstream chooses four new random characters for each build. Here they are computed from the pod's name, so that
+/// building the same pod twice gives the same pod.
 pub fn container_name(id: &TaskExecutionId) -> String {
     let name = &id.generated_name;
     if names::is_label(name) { name.clone() } else { short_name(name) }
 }
 
-/// What upstream draws names from: no vowels and nothing that looks alike, so no words come about by chance.
+/// The characters of upstream's random names: no vowels, so that no words arise, and no characters that look alike.
 const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// As many characters as upstream draws.
+/// The length of upstream's random names.
 const SHORT_NAME_LENGTH: usize = 4;
 
 fn short_name(of: &str) -> String {

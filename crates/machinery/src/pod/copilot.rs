@@ -1,4 +1,4 @@
-//! Co-pilot: containers that bring inputs and take outputs for tasks without an SDK inside.
+//! Co-pilot: containers that download inputs and upload outputs for tasks whose image has no SDK.
 
 mod command;
 
@@ -24,13 +24,13 @@ const UPLOADER: &str = "uploader";
 const DOWNLOADER: &str = "downloader";
 const STORAGE_CONFIG_VOLUME: &str = "flyte-copilot-storage-config";
 const STORAGE_CONFIG_PATH: &str = "/etc/flyte/copilot";
-/// Readable by all: a co-pilot that does not run as root could not read the file of an owner who is root, and no other
-/// container mounts the volume.
+/// The mode of the files with storage settings, whose owner is root. All users may read them, because co-pilot may run
+/// as another user. No other container mounts the volume.
 const STORAGE_CONFIG_MODE: i32 = 0o444;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// How the platform moves data for this task, if it does.
+/// The settings of co-pilot for this task, if the task uses co-pilot.
 pub fn data_loading(template: &TaskTemplate) -> Option<&DataLoadingConfig> {
     let data_config = match template.target.as_ref()? {
         Target::Container(container) => container.data_config.as_ref(),
@@ -40,7 +40,7 @@ pub fn data_loading(template: &TaskTemplate) -> Option<&DataLoadingConfig> {
     data_config.filter(|data_config| data_config.enabled)
 }
 
-/// What there is to move, and where the primary container sees it.
+/// The inputs and outputs that co-pilot moves, and their paths in the primary container.
 struct Plan<'a> {
     interface: Option<&'a TypedInterface>,
     data: &'a DataLoadingConfig,
@@ -114,7 +114,8 @@ pub fn add_to_pod(spec: &mut PodSpec, cx: &LayerContext<'_>, data: &DataLoadingC
         spec.volumes.get_or_insert_default().push(data_volume(&config.output_vol_name, size));
         let args = command::upload(paths, plan.output_path(), config.timeout, interface);
         let mut uploader = copilot_container(UPLOADER, cx, args, mounts(plan.output_mount()))?;
-        // A restartable init container runs beside the others, and as the first one it is up before any of them ends.
+        // An init container with restart policy `Always` runs beside the other containers. As the first one it runs
+        // before any of them can end.
         uploader.restart_policy = Some("Always".to_owned());
         spec.init_containers.get_or_insert_default().insert(0, uploader);
         spec.termination_grace_period_seconds = Some(config.timeout.as_nanos() / NANOS_PER_SECOND);

@@ -7,7 +7,7 @@ use prost_types::Struct;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Why a struct is not the object it should be.
+/// Why a struct cannot be read as an object.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// There is no struct at all.
@@ -19,7 +19,7 @@ pub enum DecodeError {
     /// The fields do not fit.
     #[error(transparent)]
     Shape(#[from] serde_json::Error),
-    /// An amount of a resource cannot be read.
+    /// A quantity cannot be read.
     #[error("{path}: {source}")]
     Quantity {
         /// Where in the object.
@@ -29,7 +29,7 @@ pub enum DecodeError {
     },
 }
 
-/// Reads a pod spec. Unknown fields are ignored, amounts are written canonically.
+/// Reads a pod spec. Unknown fields are ignored. Quantities get their canonical form.
 ///
 /// Mirrors `utils.UnmarshalStructToObj` for a `PodSpec`.
 pub fn pod_spec(source: Option<&Struct>) -> Result<PodSpec, DecodeError> {
@@ -43,14 +43,15 @@ pub fn object<T: DeserializeOwned>(source: Option<&Struct>) -> Result<T, DecodeE
     Ok(serde_json::from_value(json)?)
 }
 
-/// Where amounts stand in pod specs: the field, and the field it belongs to.
+/// Fields of pod specs with one quantity: the name of the parent field, and the name of the field.
 const QUANTITY_FIELDS: [(&str, &str); 2] = [("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor")];
-/// Where amounts by resource name stand; at the top level nothing is above, and version 0 of sidecar tasks
-/// has the spec one level down.
+/// Fields of pod specs with a map from resource names to quantities: the name of the parent field, and the name of the
+/// field. The parent of `overhead` is the pod spec itself. It has no name, except in sidecar tasks of version 0, where
+/// it is the field `podspec`.
 const QUANTITY_MAPS: [(&str, &str); 4] =
     [("resources", "limits"), ("resources", "requests"), ("", "overhead"), ("podspec", "overhead")];
 
-/// Rewrites the amounts below `json`, which is the field `above`.
+/// Writes all quantities in `json` in their canonical form. `above` is the name of the field that holds `json`.
 fn canonicalize_quantities(json: &mut Value, above: &str, path: &str) -> Result<(), DecodeError> {
     match json {
         Value::Object(fields) => {
@@ -77,13 +78,14 @@ fn canonicalize_quantities(json: &mut Value, above: &str, path: &str) -> Result<
     Ok(())
 }
 
-/// Amounts may be written as numbers; null is nothing, as it is to Go.
+/// Writes one quantity in its canonical form. It may be a text or a number. Null stays null, because Go reads it as
+/// absent.
 fn canonicalize(amount: &mut Value, path: &str) -> Result<(), DecodeError> {
     let text = match amount {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),
         Value::Null => "0".to_owned(),
-        _ => return Ok(()), // the typed reading refuses it
+        _ => return Ok(()), // not a quantity: reading the object as its type fails
     };
     let parsed: Quantity = text
         .parse()

@@ -1,4 +1,4 @@
-//! A pod in the making.
+//! A pod while it is being built.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,7 +13,7 @@ pub struct PodDraft {
     pub metadata: ObjectMeta,
     /// The spec.
     pub spec: PodSpec,
-    /// Name of the container that runs the task; the others only help.
+    /// Name of the container that runs the task.
     pub primary_container: String,
 }
 
@@ -21,7 +21,7 @@ impl PodDraft {
     /// The container that runs the task.
     pub fn primary(&mut self) -> Result<&mut Container, PluginError> {
         let name = &self.primary_container;
-        // Of several with the name the last one, as upstream; the API server refuses such a pod anyway.
+        // If several containers have this name, the last one, as upstream. The API server refuses such a pod.
         self.spec.containers.iter_mut().rfind(|container| container.name == *name).ok_or_else(|| {
             PluginError::bad_task_specification(format!(
                 "invalid TaskSpecification, primary container [{name}] not defined"
@@ -29,7 +29,7 @@ impl PodDraft {
         })
     }
 
-    /// Sets an environment variable of the container that runs the task, over one of the same name.
+    /// Sets an environment variable of the container that runs the task. Replaces a variable of the same name.
     pub fn set_variable(&mut self, name: &str, value: impl Into<String>) -> Result<(), PluginError> {
         let variables = self.primary()?.env.get_or_insert_default();
         variables.retain(|variable| variable.name != name);
@@ -37,22 +37,22 @@ impl PodDraft {
         Ok(())
     }
 
-    /// Lets the task end when the container that runs it ends, although other containers may go on.
+    /// The task ends when the container that runs it ends, even if other containers still run.
     pub fn end_with_primary(&mut self) {
         self.annotate(PRIMARY_CONTAINER_KEY, self.primary_container.clone());
     }
 
-    /// The pod as it stands.
+    /// The finished pod.
     pub fn into_pod(self) -> Pod {
         Pod { metadata: self.metadata, spec: Some(self.spec), status: None }
     }
 
-    /// Adds a label, over one of the same name.
+    /// Adds a label. Replaces one of the same name.
     pub fn label(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.metadata.labels.get_or_insert_default().insert(name.into(), value.into());
     }
 
-    /// Adds an annotation, over one of the same name.
+    /// Adds an annotation. Replaces one of the same name.
     pub fn annotate(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.metadata.annotations.get_or_insert_default().insert(name.into(), value.into());
     }

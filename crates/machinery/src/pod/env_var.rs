@@ -19,7 +19,7 @@ pub fn container_resource(name: &str, container: &str, resource: &str) -> EnvVar
     let field = ResourceFieldSelector {
         container_name: Some(container.to_owned()),
         resource: resource.to_owned(),
-        // Stands for the default, which is one. The field is always there once a typed client has written it.
+        // Zero means the default, which is one. Typed clients always write the field.
         divisor: Some(Quantity("0".to_owned())),
     };
     from(name, EnvVarSource { resource_field_ref: Some(field), ..EnvVarSource::default() })

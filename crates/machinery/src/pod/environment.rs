@@ -1,7 +1,7 @@
-//! What a container finds in its environment.
+//! The environment variables of a container.
 //!
-//! Later variables win in Kubernetes, so the order says who prevails: the template, then what identifies the execution,
-//! then the execution's own variables, then the platform's.
+//! Of two variables with the same name Kubernetes uses the later one. The order is: variables of the template,
+//! variables that identify the execution, variables of the execution, variables of the platform.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,7 @@ use super::fields::extend;
 use crate::config::K8sConfig;
 use crate::{TaskContext, TaskExecutionId};
 
-/// The template's configuration key that marks a task with links to other systems; such tasks learn the console's
-/// address.
+/// The configuration key of a template that has links to other systems. Such tasks get the address of the console.
 const LINK_TYPE_KEY: &str = "link_type";
 
 /// Variables of a template. Mirrors `flytek8s.ToK8sEnvVar`.
@@ -23,7 +22,7 @@ pub fn from_proto(pairs: &[KeyValuePair]) -> Vec<EnvVar> {
     pairs.iter().map(|pair| variable(&pair.key, &pair.value)).collect()
 }
 
-/// Adds everything the platform puts into a container's environment. Mirrors `flytek8s.DecorateEnvVars`.
+/// Adds all variables of the execution and the platform to a container. Mirrors `flytek8s.DecorateEnvVars`.
 pub fn decorate(container: &mut Container, task: &TaskContext) {
     let config = &task.platform.k8s;
     let metadata = &task.metadata;
@@ -75,7 +74,7 @@ pub fn execution_variables(id: &TaskExecutionId, console_url: &str) -> Vec<EnvVa
     env
 }
 
-/// Variables whose values the executor finds in its own environment; empty if it does not.
+/// Variables whose values are those of other variables in the executor's own environment; empty if those do not exist.
 fn from_executor<'a>(
     config: &'a K8sConfig,
     environment: &'a BTreeMap<String, String>,
@@ -86,7 +85,7 @@ fn from_executor<'a>(
         .map(|(name, source)| variable(name, environment.get(source).map_or("", String::as_str)))
 }
 
-/// Secrets and ConfigMaps that become variables; a missing one does not keep the container from starting.
+/// Secrets and ConfigMaps whose entries become variables. The container also starts if one of them is missing.
 fn sources(config: &K8sConfig) -> impl Iterator<Item = EnvFromSource> + '_ {
     let secrets = config.default_env_from_secrets.iter().map(|name| EnvFromSource {
         secret_ref: Some(SecretEnvSource { name: name.clone(), optional: Some(true) }),

@@ -1,8 +1,9 @@
-//! Needs beyond plain requests and limits: accelerators and shared memory.
+//! Extended resources of a task: accelerators and shared memory.
 
 use aileron_idl::flyteidl2::core::ExtendedResources;
 
-/// Lays overrides over the template's needs, each need as a whole. Mirrors `flytek8s.ApplyExtendedResourcesOverrides`.
+/// The extended resources of the template, each replaced as a whole by the override for it, if there is one. Mirrors
+/// `flytek8s.ApplyExtendedResourcesOverrides`.
 pub fn apply_overrides(base: Option<&ExtendedResources>, overrides: Option<&ExtendedResources>) -> ExtendedResources {
     let mut result = base.cloned().unwrap_or_default();
     let Some(ExtendedResources { gpu_accelerator, shared_memory }) = overrides else { return result };

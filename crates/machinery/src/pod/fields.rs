@@ -1,5 +1,5 @@
-//! Optional fields of Kubernetes objects, where absent and empty mean the same: what is empty stays absent, so that
-//! objects are small on the wire and a field is there only if some layer set it.
+//! Helpers for optional fields of Kubernetes objects, where absent and empty mean the same. Empty values are written as
+//! absent. So objects are small, and a field exists only if a layer set it.
 
 /// Adds items to a list or entries to a map.
 pub(super) fn extend<C, T>(field: &mut Option<C>, items: impl IntoIterator<Item = T>)
@@ -22,7 +22,7 @@ where
     field
 }
 
-/// Sets a text that nobody has set.
+/// Sets a text if it is absent or empty.
 pub(super) fn set_if_empty(field: &mut Option<String>, value: &str) {
     if field.as_ref().is_none_or(String::is_empty) && !value.is_empty() {
         *field = Some(value.to_owned());

@@ -1,8 +1,8 @@
 //! The order in which a pod is built.
 //!
-//! A pod is what a list of named layers makes of an empty [`PodDraft`]. Each layer is a plain function that sees the
-//! draft and the task; whoever wants to know where a field comes from runs the same list and looks after each layer
-//! ([`apply_observed`]).
+//! A pod is built from an empty [`PodDraft`] by a list of named layers. Each layer is a function that changes the draft
+//! and may read the task. `aileron explain` finds out which layer set a field: it applies the same list and compares
+//! the drafts before and after each layer ([`apply_observed`]).
 
 use std::iter;
 
@@ -20,7 +20,8 @@ use super::{PodDraft, arguments, base_template, copilot, environment, extended_r
 use crate::config::K8sConfig;
 use crate::{PluginError, TaskContext};
 
-/// What differs between several pods of one task, as operators' tasks have them; absent means what the task says.
+/// Settings of one pod of a task whose object contains several pods. Where a setting is absent, that of the task is
+/// used.
 ///
 /// Mirrors `flytek8s.NewPluginTaskExecutionContext` and its options.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,16 +30,16 @@ pub struct PodOptions {
     pub resources: Option<ResourceRequirements>,
     /// Accelerators and shared memory.
     pub extended_resources: Option<ExtendedResources>,
-    /// May run on machines that can be taken away.
+    /// The pod may run on interruptible nodes.
     pub interruptible: Option<bool>,
 }
 
-/// What a layer may look at.
+/// The data that a layer may read.
 #[derive(Clone, Debug)]
 pub struct LayerContext<'a> {
     /// The task.
     pub task: &'a TaskContext,
-    /// May run on machines that can be taken away.
+    /// The pod may run on interruptible nodes.
     pub interruptible: bool,
     /// Accelerators and shared memory, overrides applied.
     pub extended_resources: ExtendedResources,
@@ -48,14 +49,14 @@ pub struct LayerContext<'a> {
 /// One step of building a pod.
 #[derive(Clone, Copy, Debug)]
 pub struct PodLayer {
-    /// What it is called when asked where a field comes from.
+    /// The name of the layer, as `aileron explain` shows it.
     pub name: &'static str,
-    /// What it does.
+    /// Changes the draft.
     pub apply: fn(&mut PodDraft, &LayerContext<'_>) -> Result<(), PluginError>,
 }
 
 impl<'a> LayerContext<'a> {
-    /// The task as it stands, but for the options.
+    /// The data of a task, with the options in place of the task's own settings.
     pub fn new(task: &'a TaskContext, options: PodOptions) -> Self {
         let overrides = &task.metadata.overrides;
         let extended = options.extended_resources.as_ref().or(overrides.extended_resources.as_ref());
@@ -75,7 +76,8 @@ impl<'a> LayerContext<'a> {
         &self.task.platform.k8s
     }
 
-    /// Resources decided for the primary container, over what the template says.
+    /// Resources of the primary container that win over those of the template: those of the options, else those of the
+    /// execution.
     pub fn resources(&self) -> Option<&ResourceRequirements> {
         self.resources.as_ref().or(self.task.metadata.overrides.resources.as_ref())
     }
@@ -91,7 +93,7 @@ pub const TASK_TARGET_OR_SIDECAR: PodLayer = PodLayer { name: "task target", app
 pub const EXTENDED_RESOURCE_TOLERATIONS: PodLayer =
     PodLayer { name: "extended resource tolerations", apply: extended_resource_tolerations };
 
-/// Everything the platform does to any pod of a task. Mirrors `flytek8s.ApplyFlytePodConfiguration`.
+/// The layers that apply to every pod of a task, in this order. Mirrors `flytek8s.ApplyFlytePodConfiguration`.
 pub const PLATFORM_LAYERS: &[PodLayer] = &[
     PodLayer { name: "arguments", apply: arguments },
     PodLayer { name: "environment", apply: environment },
@@ -120,7 +122,7 @@ pub fn apply(layers: impl IntoIterator<Item = PodLayer>, cx: &LayerContext<'_>) 
     apply_observed(layers, cx, |_, _| {})
 }
 
-/// Builds a pod by a list of layers and shows the draft after each of them.
+/// Builds a pod by a list of layers, and calls `observe` with the name of each layer and the draft after it.
 pub fn apply_observed(
     layers: impl IntoIterator<Item = PodLayer>,
     cx: &LayerContext<'_>,
@@ -161,7 +163,8 @@ fn environment(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), Plugin
     Ok(())
 }
 
-/// The primary container gets what it asks for and the defaults; the others keep what they have, within bounds.
+/// Sets requests and limits. The primary container gets what it requests, and the platform's defaults where it requests
+/// nothing. Other containers get no defaults; what they request is only lowered to the platform's limits.
 fn resources(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
     for container in draft.spec.init_containers.iter_mut().flatten() {
         settle_resources(container, cx, ResourceMode::EnsureInRange)?;

@@ -1,4 +1,4 @@
-//! Which containers of a pod have logs, and from when to when.
+//! The log context of a pod: its containers, and when each of them started and ended.
 
 use aileron_idl::flyteidl2::core::container_context::ProcessContext;
 use aileron_idl::flyteidl2::core::{ContainerContext, LogContext, PodLogContext};
@@ -10,7 +10,8 @@ use super::phase::{PRIMARY_CONTAINER_ANNOTATION, container_statuses, init_contai
 /// The annotation by which `kubectl logs` chooses a container.
 const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-container";
 
-/// The container that matters most, by annotation or by name, else the first; empty if the pod has none.
+/// The name of the primary container: the one that an annotation names, else the one with the name of the pod, else the
+/// first. Empty if the pod has no containers.
 ///
 /// Mirrors `flytek8s.GetPrimaryContainerName`.
 pub fn primary_container_name(pod: &Pod) -> &str {
@@ -24,7 +25,7 @@ pub fn primary_container_name(pod: &Pod) -> &str {
     namesake.or_else(|| containers.first()).map_or("", |container| &container.name)
 }
 
-/// Where the logs of a pod's containers can be read.
+/// What a client needs to find the logs of a pod's containers.
 ///
 /// Mirrors `flytek8s.BuildPodLogContext`.
 pub fn pod_log_context(pod: &Pod) -> PodLogContext {
@@ -47,7 +48,8 @@ pub fn log_context(pod: &Pod) -> LogContext {
 }
 
 /// # Differs from upstream
-/// A container that ended without known times (its node was lost) has none here, instead of the year 1.
+/// If the times of an ended container are unknown because its node was lost, they are absent here. Upstream sends the
+/// year 1.
 fn container_context(status: &ContainerStatus) -> ContainerContext {
     let state = status.state.as_ref();
     let terminated = state.and_then(|state| state.terminated.as_ref());

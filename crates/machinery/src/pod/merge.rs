@@ -1,19 +1,20 @@
 //! Merging whole pod specs, containers by name.
 //!
-//! Single values of the upper spec win, lists are joined, maps are merged ([`aileron_kubekit::merge`]). Containers are
-//! not joined: the spec that is built decides which containers there are, the other one only adds to them.
+//! Of single values one wins: that of the pod spec over that of a template, that of a customised spec over that of the
+//! built one. Lists are joined, maps are merged ([`aileron_kubekit::merge`]). The lists of containers are not joined: the
+//! result has the containers of the spec that was built, and the other spec only adds fields to them.
 //!
 //! # Differs from upstream
 //!
-//! Every merge starts from a copy. Upstream merges into its shared store where a template has a container of the
-//! task's name, so that one task's environment turns up in another's pod.
+//! Every merge starts from a copy. If a template has a container with the name of the task's container, upstream
+//! changes the template in its store, and the environment of one task appears in the pods of others.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::overlay::{overlay, stack};
 use crate::PluginError;
 
-/// Names of containers in a pod template that stand for others.
+/// Names of containers in a pod template that are templates for other containers.
 struct MagicNames {
     /// A template for all containers.
     all: &'static str,
@@ -24,7 +25,7 @@ struct MagicNames {
 const CONTAINERS: MagicNames = MagicNames { all: "default", primary: "primary" };
 const INIT_CONTAINERS: MagicNames = MagicNames { all: "default-init", primary: "primary-init" };
 
-/// Lays a pod spec over a pod template. Mirrors `flytek8s.MergeBasePodSpecOntoTemplate`.
+/// Merges a pod spec with a pod template. Values of the spec win. Mirrors `flytek8s.MergeBasePodSpecOntoTemplate`.
 ///
 /// Each container starts from the template's `default` container, then `primary` if it is the primary one, then the
 /// template's container of the same name. Other containers of the template are left out.
@@ -47,8 +48,8 @@ pub fn merge_onto_template(
     Ok(merged)
 }
 
-/// Lays a customised pod spec over one that was built; containers that only the customised one has are left out.
-/// Mirrors `flytek8s.MergeOverlayPodSpecOntoBase`.
+/// Merges a pod spec with a customised one, whose values win. Containers that only the customised spec has are left
+/// out. Mirrors `flytek8s.MergeOverlayPodSpecOntoBase`.
 pub fn merge_overlay(base: &PodSpec, upper: &PodSpec) -> Result<PodSpec, PluginError> {
     let mut merged = overlay(&without_containers(base), &without_containers(upper))?;
     merged.containers = overlay_by_name(&base.containers, &upper.containers)?;

@@ -1,4 +1,4 @@
-//! One object laid over another of the same type.
+//! Merging objects of the same type: fields of the later object win.
 
 use aileron_kubekit::merge::{MergeError, MergeSchema, overlay as overlay_values, overlay_typed};
 use serde::Serialize;
@@ -6,12 +6,12 @@ use serde::de::DeserializeOwned;
 
 use crate::PluginError;
 
-/// `base` with `upper` laid over it; neither is changed.
+/// `base` merged with `upper`, whose fields win.
 pub(super) fn overlay<T: Serialize + DeserializeOwned>(base: &T, upper: &T) -> Result<T, PluginError> {
     overlay_typed(base, upper, &MergeSchema::POD).map_err(failed)
 }
 
-/// Each of the objects laid over those before it, on the first; none is changed.
+/// All objects merged in this order. Fields of later objects win.
 pub(super) fn stack<'a, T>(first: &T, more: impl IntoIterator<Item = &'a T>) -> Result<T, PluginError>
 where
     T: Serialize + DeserializeOwned + Clone + 'a,
@@ -20,7 +20,7 @@ where
     if more.peek().is_none() {
         return Ok(first.clone());
     }
-    // One way to JSON and one back, however many there are.
+    // Only the result is converted back from JSON.
     let value =
         |object: &T, side| serde_json::to_value(object).map_err(|source| failed(MergeError::Encode { side, source }));
     let merged = more.try_fold(value(first, "base")?, |merged, object| {

@@ -1,4 +1,4 @@
-//! Where a task stands, read from the status of its pod: a function of the pod, the configuration and the clock.
+//! The phase of a task, computed from the status of its pod, the configuration and the time.
 //!
 //! One file per phase that a pod itself reports; [`pod_phase`] chooses among them.
 
@@ -24,34 +24,34 @@ pub use succeeded::succeeded_phase;
 /// The annotation that names the container whose end is the end of the task.
 pub const PRIMARY_CONTAINER_ANNOTATION: &str = "primary_container_name";
 
-/// Code of a container that took more memory than it may, in words of the container runtime.
+/// Code of a container that exceeded its memory limit, as the container runtime reports it.
 pub const OOM_KILLED: &str = "OOMKilled";
 
-/// Code of an end that came from outside: the node went away, or somebody killed the container.
+/// Code of a pod that did not end by itself: its node was lost, or a container was killed.
 pub const INTERRUPTED: &str = "Interrupted";
 
-/// Type of the condition that says whether a pod can serve.
+/// Type of the condition that says whether a pod is ready.
 pub(super) const POD_READY: &str = "Ready";
 
-/// Where the task of this call stands, if it is this one pod. A plugin that has more to tell uses [`pod_phase`].
+/// The phase of a task that consists of this pod. A plugin that reports more information uses [`pod_phase`].
 pub fn task_phase(cx: &PhaseContext<'_>, pod: &Pod) -> PhaseInfo {
     pod_phase(pod, &cx.task.platform.k8s, cx.task.now, TaskInfo::at(cx.task.now))
 }
 
-/// Where a task stands that is this one pod. `info` is what to tell along with it.
+/// The phase of a task that consists of this pod. `info` is reported with it.
 ///
 /// Mirrors `pod.DemystifyPodStatus`.
 pub fn pod_phase(pod: &Pod, config: &K8sConfig, now: Timestamp, info: TaskInfo) -> PhaseInfo {
     pod_phase_of_task(pod, None, config, now, info)
 }
 
-/// Like [`pod_phase`], for a task of which it is known which container is its own.
+/// Like [`pod_phase`], for a task whose own container is known.
 ///
 /// # Differs from upstream
 ///
-/// A pod of several containers ends the task with the task's own container, also where no annotation names it. Upstream
-/// marks only sidecar tasks and pods of one container, so a log shipper that a pod template adds keeps every task
-/// running for ever.
+/// A task whose pod has several containers ends with its own container, even if no annotation names that container.
+/// Upstream sets the annotation only for sidecar tasks and pods of one container, so a log shipper that a pod template
+/// adds keeps every task running for ever.
 pub fn pod_phase_of_task(
     pod: &Pod,
     own_container: Option<&str>,
@@ -70,7 +70,7 @@ pub fn pod_phase_of_task(
             let info = TaskInfo { occurred_at: last_transition(pod, now), ..info };
             PhaseInfo::queued("pod unschedulable", info)
         }
-        // The node does not answer. It may come back, so nothing is decided.
+        // The node does not answer. It may answer again later, so the phase does not change.
         "Unknown" => PhaseInfo::undefined(),
         _ => {
             let is_known = |name: &&str| container_statuses(pod).iter().any(|status| status.name == **name);
@@ -79,8 +79,8 @@ pub fn pod_phase_of_task(
     }
 }
 
-/// Where a task stands as far as a pod of it has failed or cannot start; undefined in all other cases, also without
-/// the pod.
+/// The phase of a task, one of whose pods has failed or is pending. Undefined if the pod is in another state or does
+/// not exist.
 ///
 /// Mirrors `flytek8s.DemystifyFailedOrPendingPod`.
 pub fn failed_or_pending_phase(
@@ -98,7 +98,7 @@ pub fn failed_or_pending_phase(
     }
 }
 
-/// The primary container is ready to serve; of a pod without containers, the pod.
+/// Whether the primary container is ready. If the pod has no containers, whether the pod is ready.
 ///
 /// Mirrors `pod.IsPodReady`.
 pub fn is_ready(pod: &Pod) -> bool {
@@ -110,7 +110,7 @@ pub fn is_ready(pod: &Pod) -> bool {
     container_statuses(pod).iter().any(|status| status.name == primary && status.ready)
 }
 
-/// The pod will not change its outcome any more.
+/// The pod has ended, and its result will not change.
 pub fn is_terminal(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
@@ -129,7 +129,7 @@ pub(super) fn init_container_statuses(pod: &Pod) -> &[ContainerStatus] {
     pod.status.as_ref().and_then(|status| status.init_container_statuses.as_deref()).unwrap_or_default()
 }
 
-/// Every container the status speaks of: those that prepare, those that work, those added for debugging.
+/// All containers in the status: init containers, ordinary containers and ephemeral containers.
 fn all_containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
     [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses]
         .into_iter()
@@ -141,12 +141,12 @@ fn is_oom_killed(terminated: &ContainerStateTerminated) -> bool {
     terminated.reason.as_deref().is_some_and(|reason| reason.contains(OOM_KILLED))
 }
 
-/// Somebody killed the container: 128 + 9 as shells count, or -9 as an unsigned byte.
+/// The container was killed by SIGKILL: its exit code is 128 + 9, or -9 as an unsigned byte.
 fn is_sigkilled(terminated: &ContainerStateTerminated) -> bool {
     [137, 247].contains(&terminated.exit_code)
 }
 
-/// The sentence about a container that ended badly. It begins a line of its own, because it follows others.
+/// The text about a container that failed. It begins with a line break, because other texts stand before it.
 fn termination_message(container: &str, terminated: &ContainerStateTerminated) -> String {
     format!(
         "\r\n[{container}] terminated with exit code ({}). Reason [{}]. Message: \n{}.",

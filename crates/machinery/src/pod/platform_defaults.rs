@@ -1,4 +1,4 @@
-//! What the platform fills in where the task says nothing. Together they mirror `flytek8s.UpdatePod`.
+//! Settings of the platform for fields that the task does not set. Together they mirror `flytek8s.UpdatePod`.
 
 use super::PodDraft;
 use super::affinity::{apply_interruptible_node_affinity, apply_interruptible_node_selector};
@@ -7,13 +7,13 @@ use super::layers::LayerContext;
 use super::tolerations::pod_tolerations;
 use crate::PluginError;
 
-/// A task's pod runs once; trying again is the executor's decision.
+/// The containers of a task are not restarted: the executor decides about another attempt.
 pub(super) fn restart_policy(draft: &mut PodDraft, _: &LayerContext<'_>) -> Result<(), PluginError> {
     set_if_empty(&mut draft.spec.restart_policy, "Never");
     Ok(())
 }
 
-/// The platform's tolerations stand before the pod's own.
+/// Adds the platform's tolerations before those of the pod.
 pub(super) fn tolerations(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
     let resources = draft.spec.containers.iter().filter_map(|container| container.resources.as_ref());
     let mut tolerations = pod_tolerations(cx.interruptible, resources, cx.config());
@@ -32,7 +32,7 @@ pub(super) fn scheduler(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(
     Ok(())
 }
 
-/// The pod's own selector lies over the default one, and that for interruptible pods over both.
+/// Merges node selectors: entries of the pod win over the defaults, and those for interruptible pods win over both.
 pub(super) fn node_selector(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
     let mut selector = cx.config().default_node_selector.clone();
     selector.extend(draft.spec.node_selector.take().unwrap_or_default());
@@ -57,7 +57,7 @@ pub(super) fn pod_security_context(draft: &mut PodDraft, cx: &LayerContext<'_>) 
     Ok(())
 }
 
-/// If the platform decides, it decides for all pods, also against what a pod says.
+/// If the configuration has this setting, it wins over that of the pod.
 pub(super) fn host_network(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
     if let Some(enabled) = cx.config().enable_host_networking_pod {
         draft.spec.host_network = Some(enabled);

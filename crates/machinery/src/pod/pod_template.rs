@@ -6,9 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::TaskContext;
 
-/// What a pod template bears: the platform's defaults, then its own, then the attempt's; later ones win.
+/// Labels and annotations of a pod template: the platform's defaults, those of the template, and those of the attempt.
+/// Later ones win.
 ///
-/// The plugin manager labels only the object itself, and operators do not hand that on to the pods they make.
+/// The plugin manager labels only the object itself, and operators do not copy its labels to the pods that they create.
 pub fn metadata(task: &TaskContext, own: ObjectMeta) -> ObjectMeta {
     let config = &task.platform.k8s;
     ObjectMeta {

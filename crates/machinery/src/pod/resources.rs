@@ -15,13 +15,13 @@ use super::fields::extend;
 use crate::PluginError;
 use crate::config::K8sConfig;
 
-/// Kubernetes' name for processing time.
+/// Kubernetes' name for CPU time.
 pub const CPU: &str = "cpu";
 /// Kubernetes' name for memory.
 pub const MEMORY: &str = "memory";
-/// Kubernetes' name for scratch space.
+/// Kubernetes' name for temporary disk space.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
-/// The name under which tasks ask for accelerators of no particular kind; never sent to the cluster.
+/// The name by which tasks request accelerators of any kind. It is replaced before the pod is created.
 pub const GENERIC_GPU: &str = "gpu";
 
 /// Amounts by resource name, as Kubernetes writes them.
@@ -36,27 +36,29 @@ pub struct RequestAndLimit {
     pub limit: Quantity,
 }
 
-/// What happens to requests and limits that nobody has set.
+/// What happens to requests and limits that are not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unset {
-    /// They take each other's value, else the platform's default.
+    /// A missing request is set to the limit, and a missing limit to the request. If both are missing, they are set to
+    /// the platform's default.
     Assign,
-    /// They stay unset; what is set is only bounded.
+    /// They stay unset. Values that are set are lowered to the platform's limit.
     Leave,
 }
 
 /// How the resources of a container are decided. Mirrors `flytek8s.ResourceCustomizationMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceMode {
-    /// The overrides replace what the container asks for.
+    /// The overrides replace the resources of the container.
     Assign,
-    /// The overrides lie over what the container asks for: primary containers.
+    /// The overrides are merged with the resources of the container and win. For primary containers.
     Merge,
-    /// What the container asks for is only bounded: all other containers.
+    /// The resources of the container are only lowered to the platform's limits. For all other containers.
     EnsureInRange,
 }
 
-/// Bounds a request and a limit by the platform and by each other, and lets each stand in for the other.
+/// Completes and lowers a request and a limit. A missing request is set to the limit, else to the platform's default; a
+/// missing limit is set to the request. Both are lowered to the platform's limit, and the request to the limit.
 ///
 /// Mirrors `flytek8s.AdjustOrDefaultResource`.
 pub fn adjust_or_default(
@@ -74,7 +76,7 @@ pub fn adjust_or_default(
     ensure_range(request, limit, platform_limit)
 }
 
-/// Lowers what is too high and sets nothing.
+/// Lowers values that are too high, and sets none that is missing.
 fn ensure_range(request: &Quantity, limit: &Quantity, platform_limit: &Quantity) -> RequestAndLimit {
     let limit = at_most(limit, platform_limit);
     let request = at_most(at_most(request, platform_limit), limit);
@@ -85,8 +87,8 @@ fn at_most<'a>(value: &'a Quantity, bound: &'a Quantity) -> &'a Quantity {
     if !value.is_zero() && !bound.is_zero() && value > bound { bound } else { value }
 }
 
-/// Decides requests and limits of CPU, memory, and, where asked for, scratch space and accelerators. Other resources
-/// stay as they are.
+/// Sets requests and limits of CPU and memory, and of disk space and accelerators if the container requests them. Other
+/// resources do not change.
 ///
 /// Mirrors `flytek8s.ApplyResourceOverrides`.
 ///
@@ -171,7 +173,7 @@ pub fn apply_platform_resources(
     apply_overrides(resources, platform, config, Unset::Assign)
 }
 
-/// Lays `over` over `under`, name by name. Mirrors `flytek8s.MergeResources`.
+/// Copies the entries of `over` into `under`. They replace entries of the same name. Mirrors `flytek8s.MergeResources`.
 pub fn merge(over: &ResourceRequirements, under: &mut ResourceRequirements) {
     lay_over(over.clone(), under);
 }
@@ -181,7 +183,8 @@ fn lay_over(over: ResourceRequirements, under: &mut ResourceRequirements) {
     extend(&mut under.requests, over.requests.into_iter().flatten());
 }
 
-/// Gives [`GENERIC_GPU`] the name that the cluster knows. Mirrors `flytek8s.SanitizeGPUResourceRequirements`.
+/// Replaces [`GENERIC_GPU`] by the resource name of the accelerator. Mirrors
+/// `flytek8s.SanitizeGPUResourceRequirements`.
 pub fn sanitize_gpu(resources: &mut ResourceRequirements, accelerator: Option<&GpuAccelerator>, config: &K8sConfig) {
     let name = match accelerator {
         Some(accelerator) => AcceleratorSettings::of(accelerator, config).resource_name,
@@ -194,7 +197,7 @@ pub fn sanitize_gpu(resources: &mut ResourceRequirements, accelerator: Option<&G
     }
 }
 
-/// Decides the resources of one container under a [`ResourceMode`].
+/// The resources of one container under a [`ResourceMode`].
 pub fn customize(
     container: &ResourceRequirements,
     overrides: Option<&ResourceRequirements>,
@@ -234,7 +237,8 @@ pub(super) fn settle(
     }
 }
 
-/// A template's resources as Kubernetes writes them. Amounts of zero and resources without a counterpart are left out.
+/// The resources of a template in the form of Kubernetes. Quantities of zero, and resources that Kubernetes does not
+/// have, are left out.
 ///
 /// Mirrors `flytek8s.ToK8sResourceRequirements`.
 pub fn from_proto(resources: Option<&Resources>) -> Result<ResourceRequirements, PluginError> {
@@ -267,7 +271,7 @@ fn list_from_proto(entries: &[ResourceEntry]) -> Result<ResourceList, PluginErro
     Ok(list)
 }
 
-/// The names of everything requested or limited, each once.
+/// The names of all resources with a request or a limit, each once.
 pub(super) fn names<'a>(resources: impl IntoIterator<Item = &'a ResourceRequirements>) -> BTreeSet<&'a str> {
     resources
         .into_iter()

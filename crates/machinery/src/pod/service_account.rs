@@ -1,4 +1,4 @@
-//! As whom pods talk to the cluster.
+//! The service account of pods.
 
 use crate::TaskMetadata;
 

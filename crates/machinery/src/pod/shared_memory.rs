@@ -35,7 +35,7 @@ pub fn apply_shared_memory(
             return refuse(format!("{mount_path} is already mounted in container"));
         }
     }
-    // Without a size the limit is written as zero, which Kubernetes reads as no limit of its own.
+    // Without a size the limit is zero, which means no limit for the volume.
     let size = if size_limit.is_empty() {
         Quantity::default()
     } else {

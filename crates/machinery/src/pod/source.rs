@@ -1,4 +1,4 @@
-//! Where a pod begins: the task's own definition of what to run, before the platform adds anything.
+//! The first layer of a pod: what the task itself defines, before the platform adds anything.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::layers::LayerContext;
 use super::{PRIMARY_CONTAINER_KEY, PodDraft, copilot, decode};
 use crate::{PluginError, TaskContext};
 
-/// The task type whose first versions keep their pod in `custom`.
+/// The task type whose first versions have their pod in `custom`.
 pub const SIDECAR_TASK_TYPE: &str = "sidecar";
 
 /// Version 0 of sidecar tasks: everything about the pod is in `custom`. Go reads the keys in any letter case, so they
@@ -48,12 +48,13 @@ pub(super) fn task_target(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result
     if let Some(template) = &cx.task.metadata.overrides.pod_template {
         override_pod(draft, template)?;
     }
-    // Variables for every service of the namespace slow the start down and may shadow the task's own.
+    // Kubernetes would add variables for every service of the namespace. They delay the start and may replace variables
+    // of the task.
     draft.spec.enable_service_links = Some(false);
     Ok(())
 }
 
-/// Like [`task_target`], and the older places where sidecar tasks keep their pods.
+/// Like [`task_target`]. Also reads the pods of older sidecar tasks, which are in other fields.
 pub(super) fn task_target_or_sidecar(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginError> {
     let template = &cx.task.template;
     match (template.r#type.as_str(), template.task_type_version) {
@@ -77,7 +78,7 @@ fn from_pod_target(draft: &mut PodDraft, cx: &LayerContext<'_>, pod: &K8sPod) ->
     Ok(())
 }
 
-/// A pod given for this one execution takes the place of the task's. Mirrors `flytek8s.ApplyPodTemplateOverride`.
+/// Replaces the pod of the task by the pod that this execution gives. Mirrors `flytek8s.ApplyPodTemplateOverride`.
 fn override_pod(draft: &mut PodDraft, template: &K8sPod) -> Result<(), PluginError> {
     if template.pod_spec.is_none() {
         return Ok(());
@@ -122,8 +123,8 @@ fn sidecar_v1(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginE
     Ok(())
 }
 
-/// The container that runs the task's own code, by the definition of the task; `None` where the definition is of no
-/// use, and for tasks whose outputs are stored by another container after the own one has ended.
+/// The name of the container that runs the task's own code. `None` if the definition of the task does not name one, and
+/// for tasks whose outputs another container stores after their own container has ended.
 pub fn own_container(task: &TaskContext) -> Option<String> {
     let template = &task.template;
     if copilot::data_loading(template).is_some() {

@@ -1,4 +1,4 @@
-//! When things happened to a pod, as far as its status tells.
+//! Times in the status of a pod: its last change and its end.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -25,7 +25,7 @@ pub fn last_transition(pod: &Pod, now: Timestamp) -> Timestamp {
     .unwrap_or(now)
 }
 
-/// When the cluster noticed that all containers had ended.
+/// When the kubelet reported that all containers had ended.
 ///
 /// Mirrors `flytek8s.GetReportedAt`.
 pub fn reported_at(pod: &Pod) -> Option<Timestamp> {
@@ -38,7 +38,8 @@ pub fn reported_at(pod: &Pod) -> Option<Timestamp> {
     }))
 }
 
-/// When the pod ended: the end of its last container, or the closest thing to it that is known.
+/// When the pod ended: the end of its last container. If no end is known, the time of its deletion, else of its start,
+/// else of its creation.
 ///
 /// Mirrors `GetCompletionTime` of the pod plugin.
 pub fn completed_at(pod: &Pod) -> Option<Timestamp> {
@@ -56,7 +57,7 @@ pub fn completed_at(pod: &Pod) -> Option<Timestamp> {
         .or_else(|| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
 }
 
-/// The latest, to the second; of two in the same second the first.
+/// The latest time, compared by whole seconds. Of several in the same second, the first in the list.
 fn first_latest<'a>(times: impl Iterator<Item = &'a Time>) -> Option<Timestamp> {
     times.map(|time| time.0).reduce(|latest, time| if time.as_second() > latest.as_second() { time } else { latest })
 }

@@ -1,4 +1,4 @@
-//! Which tainted nodes pods may run on.
+//! Tolerations: the tainted nodes on which pods may run.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ pub fn add_tolerations_for_extended_resources(spec: &mut PodSpec, config: &K8sCo
     }
 }
 
-/// Kubernetes' own notion: the seconds do not count, and absent is the same as empty.
+/// Whether two tolerations are equal by the rule of Kubernetes: the seconds are not compared, and absent equals empty.
 fn same(one: &Toleration, other: &Toleration) -> bool {
     fn parts(toleration: &Toleration) -> [&str; 4] {
         [&toleration.key, &toleration.effect, &toleration.operator, &toleration.value]

@@ -1,4 +1,4 @@
-//! Tasks that start an editor instead of running.
+//! Tasks that start an editor instead of their code.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, HTTPGetAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -18,13 +18,13 @@ pub fn is_vscode_enabled(env: &[EnvVar]) -> bool {
     value.is_some_and(is_true)
 }
 
-/// The spellings of truth that Go's `strconv.ParseBool` knows; anything else is not true.
+/// The texts that Go's `strconv.ParseBool` reads as true.
 fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
-/// Makes the container ready when the editor answers. It gets more than four minutes to come up, since it may have to be
-/// downloaded first.
+/// Adds a readiness probe: the container is ready when the editor answers. The editor may need more than four minutes
+/// to start, because it may have to be downloaded first.
 pub fn add_readiness_probe(container: &mut Container) {
     let is_current = container.env.iter().flatten().any(|variable| variable.name == ACTION_NAME);
     let port = if is_current { CURRENT_PORT } else { OLDER_PORT };

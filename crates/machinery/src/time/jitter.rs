@@ -1,8 +1,9 @@
-//! The random part of pauses, so that those who failed together do not come back together.
+//! The random part of retry delays. Without it, clients that failed at the same time would retry at the same time.
 
 use std::hash::{BuildHasher as _, RandomState};
 
-/// A number from zero to one. The keys of a std hasher are random, and spreading tries asks for no more.
+/// A random number from 0 to 1. It is the hash of nothing under the random keys of a std hasher, which is random enough
+/// for delays.
 pub fn random() -> f64 {
     RandomState::new().hash_one(()) as f64 / u64::MAX as f64
 }

@@ -1,4 +1,4 @@
-//! Any bytes as a task template.
+//! Builds an object from arbitrary bytes, read as a task template.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! Any bytes as a pod.
+//! Reads the phase from arbitrary bytes, read as a pod.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -9,7 +9,7 @@ use aileron_parity::vectors::selection::Selection;
 use anyhow::Context as _;
 use clap::Parser;
 
-/// Runs recorded cases and says where our results differ.
+/// Runs recorded cases and prints where our results differ.
 #[derive(Parser)]
 struct Arguments {
     /// Folder laid out as <family>[/<group>]/<name>.json.
@@ -21,7 +21,7 @@ struct Arguments {
     /// Writes what each case produced to <out>/<family>[/<group>]/<name>.json.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Prints every differing place and every skipped case.
+    /// Prints every difference and every skipped case.
     #[arg(long)]
     verbose: bool,
     /// Writes the page of differences from upstream to this file, and runs nothing.
@@ -29,7 +29,7 @@ struct Arguments {
     write_docs: Option<PathBuf>,
 }
 
-/// Exit code when the run could not take place, apart from that of failed cases.
+/// Exit code when the cases could not be run. Failed cases have exit code 1.
 const NOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! Counting requests by the API server's audit log: exact, and blind to how the client under test is written.
+//! Counts requests from the API server's audit log. This is exact and independent of the client under test.
 
 use std::collections::HashSet;
 use std::fs;
@@ -69,12 +69,12 @@ struct ResponseStatus {
     code: u16,
 }
 
-/// A watch writes two lines, one when it starts and one when it ends; the first is kept, so that a running watch counts.
+/// The API server logs a watch twice, at its start and at its end. [`parse`] keeps the first, so that open watches count.
 pub(super) fn write_policy(dir: &Path, users: &[User]) -> Result<()> {
     let users: Vec<_> = users.iter().map(|user| user.username()).collect();
     let mut rules = vec![json!({"level": "None"})];
     if !users.is_empty() {
-        rules.insert(0, json!({"level": "Metadata", "users": users})); // no users would mean all of them
+        rules.insert(0, json!({"level": "Metadata", "users": users})); // an empty list of users would match all users
     }
     let policy =
         json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules});
@@ -84,13 +84,13 @@ pub(super) fn write_policy(dir: &Path, users: &[User]) -> Result<()> {
 pub(super) fn read(dir: &Path, user: User) -> Result<Vec<AuditRecord>> {
     match fs::read_to_string(dir.join(LOG_FILE)) {
         Ok(log) => parse(&log, user.username()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()), // nothing asked yet
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()), // no request yet
         Err(error) => Err(error).context("reading the audit log"),
     }
 }
 
 fn parse(log: &str, username: &str) -> Result<Vec<AuditRecord>> {
-    // The server may be writing its last line while we read.
+    // The server may still be writing the last line.
     let complete = log.rsplit_once('\n').map_or("", |(lines, _)| lines);
     let mut seen = HashSet::new();
     let mut records = Vec::new();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_counts_once_and_others_do_not_count() {
+    fn a_watch_counts_once_and_other_users_do_not_count() {
         let log = line("1", "a", "ResponseStarted")
             + &line("2", "b", "ResponseComplete")
             + &line("1", "a", "ResponseComplete");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_still_being_written_waits_for_the_next_look() {
+    fn an_incomplete_last_line_is_ignored() {
         let log = line("1", "a", "ResponseComplete") + "{\"auditID\":\"2\",\"ve";
         assert_eq!(parse(&log, "a").unwrap().len(), 1);
     }

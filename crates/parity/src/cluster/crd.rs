@@ -1,4 +1,4 @@
-//! Bringing a custom resource definition into use.
+//! Installs a custom resource definition and waits until it is served.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use kube::runtime::conditions;
 use kube::runtime::wait::await_condition;
 use kube::{Client, ResourceExt};
 
-/// The server establishes a definition within a second; a refused one never becomes established.
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(20);
+/// Limit for a definition to become established. The server normally needs less than a second.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Applies `crd` and waits until the API server serves it. Applying the same definition again is fine.
+/// Applies `crd` and waits until the API server serves it. Applying the same definition again changes nothing.
 ///
 /// # Errors
-/// A definition that the API server refuses, or that it does not establish in time.
+/// The API server refuses the definition, or does not establish it in time.
 pub async fn install_crd(client: &Client, crd: &CustomResourceDefinition) -> Result<()> {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = crd.name_any();
@@ -23,9 +23,9 @@ pub async fn install_crd(client: &Client, crd: &CustomResourceDefinition) -> Res
         .await
         .with_context(|| format!("applying CRD {name}"))?;
     let established = await_condition(crds, &name, conditions::is_crd_established());
-    tokio::time::timeout(ESTABLISHED_WITHIN, established)
+    tokio::time::timeout(ESTABLISH_TIMEOUT, established)
         .await
-        .with_context(|| format!("CRD {name} not established within {ESTABLISHED_WITHIN:?}"))?
+        .with_context(|| format!("CRD {name} not established within {ESTABLISH_TIMEOUT:?}"))?
         .with_context(|| format!("waiting for CRD {name}"))?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Who asked the sandbox what: its requests in the shape of a real server's audit log.
+//! Records the requests to the sandbox in the shape of a real server's audit log.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::{AuditRecord, User, locked};
 
-/// More than the server takes; a body that is larger is its to refuse.
+/// Limit for request bodies. It is larger than the server's own limit, so the server refuses bodies that are too large.
 pub(super) const BODY_LIMIT: usize = 16 << 20;
-/// How many of the last requests a failure shows.
+/// How many of the last requests an error message shows.
 const TAIL: usize = 40;
 
 /// All requests so far, oldest first.
@@ -34,8 +34,8 @@ impl Journal {
     }
 }
 
-/// Lets known users in and writes down what they ask. A request counts when its answer begins, so a watch that is open
-/// counts.
+/// Rejects unknown users and records the requests of the others. A request is recorded when its answer begins, so that
+/// open watches are included.
 pub(super) async fn record(State(journal): State<Arc<Journal>>, mut request: Request, next: Next) -> Response {
     let Some(user) = identify(&mut request) else { return StatusCode::UNAUTHORIZED.into_response() };
     let mut record = describe(request.method(), request.uri());
@@ -51,7 +51,7 @@ pub(super) async fn record(State(journal): State<Arc<Journal>>, mut request: Req
     response
 }
 
-/// By the token in the header, or as the first part of the path, which is then taken away.
+/// Finds the user by the token in the header or in the first part of the path. That part is then removed.
 fn identify(request: &mut Request) -> Option<User> {
     let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let by_header = User::ALL.into_iter().find(|user| given.strip_prefix("Bearer ") == Some(&user.token()));
@@ -67,7 +67,7 @@ fn identify(request: &mut Request) -> Option<User> {
     by_header.or(by_path)
 }
 
-/// What a request is about, by the rules of kube-apiserver's RequestInfo.
+/// Derives verb, resource and name of a request by the rules of kube-apiserver's RequestInfo.
 pub(super) fn describe(method: &Method, uri: &Uri) -> AuditRecord {
     let parts: Vec<_> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
     let rest = match parts.as_slice() {

@@ -1,4 +1,4 @@
-//! A child process that cannot outlive this one, not even when this one is killed or never drops it.
+//! A child process that ends with this process, even when this process is killed or never drops it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -8,17 +8,18 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
 
-/// The shell becomes the program; a watcher in the same process group waits on a pipe from us. A line on it says
-/// that we stop the program ourselves. The end of the pipe without a line says that we are gone: then the watcher
-/// ends the program and, after a moment for the other servers of the cluster to be ended too, removes the directory.
-const GUARDED: &str = r#"
+/// Shell script that runs the program with a watcher. The shell replaces itself by the program; the watcher waits on a
+/// pipe from this process. A line on the pipe means that this process stops the program itself. The end of the pipe
+/// without a line means that this process has ended: the watcher then kills the program and removes the directory,
+/// after a second in which the watchers of the cluster's other servers do the same.
+const GUARD_SCRIPT: &str = r#"
 dir=$1; shift
 exec 3<&0
 ( if read -r _ <&3; then exit; fi; kill -9 $$; sleep 1; rm -rf "$dir" ) >/dev/null 2>&1 &
 exec "$@" 3<&- </dev/null
 "#;
 
-/// How much of a log an error shows: enough for the reason, which comes last, and still readable.
+/// How many bytes of a log an error shows. The reason is normally in the last lines.
 const LOG_TAIL: usize = 3000;
 
 #[derive(Debug)]
@@ -27,12 +28,12 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `command` with its output appended to `<name>.log` in `dir`, in a process group of its own, so that an
-    /// interrupt from the keyboard reaches the test first.
+    /// Starts `command` with its output appended to `<name>.log` in `dir`. It gets its own process group, so that Ctrl-C
+    /// does not reach it before the test.
     pub(super) fn spawn(dir: &Path, name: &str, command: &[String]) -> Result<Self> {
         let log = open_log(dir, name)?;
         let child = Command::new("sh")
-            .args(["-c", GUARDED, name])
+            .args(["-c", GUARD_SCRIPT, name])
             .arg(dir)
             .args(command)
             .current_dir(dir)
@@ -49,10 +50,10 @@ impl Process {
         Ok(self.child.try_wait()?)
     }
 
-    /// Ends the program at once. Doing it again does nothing.
+    /// Kills the program. A second call does nothing.
     pub(super) fn stop(&mut self) {
         if let Some(mut pipe) = self.child.stdin.take() {
-            // A watcher that is already gone is no reason to leave the program running.
+            // If the watcher has already ended, the program is killed all the same.
             let _ = pipe.write_all(b"stop\n");
         }
         let _ = self.child.kill();
@@ -88,9 +89,9 @@ mod tests {
 
     use super::*;
 
-    /// `sleep` in a guarded process; the pipe is closed without a word, as the kernel does when the parent dies.
+    /// Closes the pipe without a line, as the kernel does when the parent process ends.
     #[test]
-    fn the_program_and_its_directory_go_when_the_parent_does() {
+    fn the_program_and_its_directory_are_removed_when_the_parent_ends() {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("cluster");
         fs::create_dir(&dir).unwrap();
@@ -100,7 +101,7 @@ mod tests {
         drop(process.child.stdin.take());
         let begin = Instant::now();
         while process.exited().unwrap().is_none() || dir.exists() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "still there");
+            assert!(begin.elapsed() < Duration::from_secs(20), "the program or its directory still exists");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -111,7 +112,7 @@ mod tests {
         let mut process = Process::spawn(dir.path(), "sleep", &["sleep".to_owned(), "600".to_owned()]).unwrap();
         process.stop();
         assert!(process.exited().unwrap().is_some());
-        // Longer than the watcher's own pause before it removes anything.
+        // Longer than the watcher's pause before it removes the directory.
         std::thread::sleep(Duration::from_millis(1300));
         assert!(dir.path().join("sleep.log").exists());
     }

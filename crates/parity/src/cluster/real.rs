@@ -1,4 +1,4 @@
-//! etcd and kube-apiserver as processes, with a kube-controller-manager where one is wanted.
+//! Runs etcd and kube-apiserver as processes, optionally with kube-controller-manager.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 use kube::Client;
 
 use super::process::Process;
-use super::{POLL, audit, locked, process};
+use super::{POLL_INTERVAL, audit, locked, process};
 
-/// What a controller manager does here. Of these a bare API server does nothing: it counts no quota, deletes nothing
-/// because its owner is gone, and leaves deleted namespaces as they are.
+/// The controllers that are needed: an API server alone counts no quota, does not delete objects whose owner is gone, and
+/// does not empty deleted namespaces.
 const CONTROLLERS: &str = "resourcequota-controller,garbage-collector-controller,namespace-controller";
 
 /// The processes of one control plane.
@@ -23,7 +23,7 @@ pub(super) struct Real {
     command: Vec<String>,
 }
 
-/// Free ports of this machine, for as long as nobody else takes them.
+/// Ports that were free when they were chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
     pub etcd: u16,
@@ -39,8 +39,8 @@ impl Real {
         Ok(Self { manager: None, apiserver: apiserver.into(), etcd: etcd.into(), command })
     }
 
-    /// Starts the controllers; they wait for the API server by themselves whenever it is away.
-    pub(super) fn control(&mut self, binaries: &Path, dir: &Path, kubeconfig: &Path) -> Result<()> {
+    /// Starts kube-controller-manager. It reconnects by itself when the API server is unavailable.
+    pub(super) fn start_controllers(&mut self, binaries: &Path, dir: &Path, kubeconfig: &Path) -> Result<()> {
         let command = manager_command(binaries, kubeconfig);
         self.manager = Some(Process::spawn(dir, "kube-controller-manager", &command)?);
         Ok(())
@@ -77,7 +77,7 @@ impl Real {
                     log("etcd")
                 );
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -87,7 +87,7 @@ fn etcd_command(binaries: &Path, dir: &Path, client_port: u16, peer_port: u16) -
     vec![
         binaries.join("etcd").display().to_string(),
         format!("--data-dir={}", dir.join("etcd-data").display()),
-        "--unsafe-no-fsync".to_owned(), // nothing here outlives a power cut
+        "--unsafe-no-fsync".to_owned(), // the data need not survive a power failure
         format!("--listen-client-urls={client}"),
         format!("--advertise-client-urls={client}"),
         format!("--listen-peer-urls={peer}"),
@@ -105,7 +105,7 @@ fn apiserver_command(binaries: &Path, dir: &Path, etcd_port: u16, port: u16, mor
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),
         format!("--secure-port={port}"),
-        "--endpoint-reconciler-type=none".to_owned(), // refuses a loopback address otherwise
+        "--endpoint-reconciler-type=none".to_owned(), // the default reconciler refuses a loopback address
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         format!("--tls-cert-file={}", at("server.crt")),
         format!("--tls-private-key-file={}", at("server.key")),
@@ -115,12 +115,12 @@ fn apiserver_command(binaries: &Path, dir: &Path, etcd_port: u16, port: u16, mor
         format!("--service-account-signing-key-file={}", at("sa.key")),
         format!("--token-auth-file={}", at("tokens.csv")),
         "--authorization-mode=AlwaysAllow".to_owned(),
-        // No controller makes the `default` service accounts that this plugin insists on.
+        // This admission plugin requires `default` service accounts, which no controller creates here.
         "--disable-admission-plugins=ServiceAccount".to_owned(),
         format!("--audit-policy-file={}", at(audit::POLICY_FILE)),
         format!("--audit-log-path={}", at(audit::LOG_FILE)),
-        "--audit-log-mode=blocking".to_owned(), // counted right after the request, so never held back in a batch
-        "--audit-log-maxsize=2000".to_owned(),  // megabytes: never rotated while a test reads it
+        "--audit-log-mode=blocking".to_owned(), // tests read the log right after a request, so no batching
+        "--audit-log-maxsize=2000".to_owned(),  // megabytes: large enough that the log is never rotated during a test
     ];
     command.extend_from_slice(more);
     command
@@ -132,8 +132,8 @@ fn manager_command(binaries: &Path, kubeconfig: &Path) -> Vec<String> {
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--controllers={CONTROLLERS}"),
         "--leader-elect=false".to_owned(),
-        "--secure-port=0".to_owned(), // nobody asks it anything
-        // A quota that nobody has counted yet refuses everything, so a new one is looked for often.
+        "--secure-port=0".to_owned(), // no server: no component calls it
+        // A quota refuses all creates until its usage was counted, so new quotas must be found quickly.
         "--resource-quota-sync-period=1s".to_owned(),
     ]
 }

@@ -1,4 +1,4 @@
-//! The sandbox's API server on loopback, with users, a record of requests, and lives that end like a killed process.
+//! The sandbox's API server on loopback, with users and a record of requests. It can be stopped like a killed process.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -13,25 +13,26 @@ use tokio_util::sync::CancellationToken;
 
 use super::journal::{self, Journal};
 use super::process::Process;
-use super::{POLL, locked};
+use super::{POLL_INTERVAL, locked};
 
-/// How long a port may be in somebody's hands between two lives.
-const PORT_WITHIN: Duration = Duration::from_secs(5);
+/// How long a restart waits for its port, which another program may use for a moment.
+const PORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The server and its current life.
+/// The server and the thread that serves it.
 #[derive(Debug)]
 pub(super) struct Sandbox {
     server: ApiServer,
     address: SocketAddr,
     journal: Arc<Journal>,
-    life: Mutex<Option<Life>>,
-    /// Removes the directory should this process be killed, or never drop us.
+    serving: Mutex<Option<ServerThread>>,
+    /// Removes the directory if this process is killed or never drops this value.
     _guard: Process,
 }
 
-/// A thread with a runtime of its own: connections end with it, all at once, and tests have runtimes that end earlier.
+/// A thread with its own runtime. All connections end with it at once, and it does not depend on the runtime of a test,
+/// which may end earlier.
 #[derive(Debug)]
-struct Life {
+struct ServerThread {
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
@@ -44,7 +45,7 @@ impl Sandbox {
             server: ApiServer::new(Options { controllers, ..Options::default() }),
             address: listener.local_addr()?,
             journal: Arc::default(),
-            life: Mutex::default(),
+            serving: Mutex::default(),
             _guard: Process::spawn(dir, "guard", &guard)?,
         };
         sandbox.serve(listener)?;
@@ -65,16 +66,16 @@ impl Sandbox {
 
     /// Ends all connections and frees the port.
     pub(super) fn stop(&self) {
-        locked(&self.life).take();
+        locked(&self.serving).take();
     }
 
-    /// Begins again with the same objects. What was watched from is forgotten, as a real server's cache of changes
-    /// begins anew too.
+    /// Serves again with the same objects. The history of changes is dropped, as a real server's watch cache is empty after
+    /// a restart.
     pub(super) async fn resume(&self) -> Result<()> {
         let begin = Instant::now();
         let listener = loop {
             match TcpListener::bind(self.address) {
-                Err(_) if begin.elapsed() < PORT_WITHIN => tokio::time::sleep(POLL).await,
+                Err(_) if begin.elapsed() < PORT_TIMEOUT => tokio::time::sleep(POLL_INTERVAL).await,
                 outcome => break outcome.with_context(|| format!("listening on {} again", self.address))?,
             }
         };
@@ -89,7 +90,7 @@ impl Sandbox {
         listener.set_nonblocking(true)?;
         let stop = CancellationToken::new();
         let stopped = stop.clone();
-        let live = move || {
+        let serve = move || {
             runtime.block_on(async {
                 let served = async { axum::serve(tokio::net::TcpListener::from_std(listener)?, router).await };
                 if let Some(Err(error)) = stopped.run_until_cancelled(served).await {
@@ -97,17 +98,17 @@ impl Sandbox {
                 }
             });
         };
-        let thread = thread::Builder::new().name("sandbox-api".to_owned()).spawn(live)?;
-        *locked(&self.life) = Some(Life { stop, thread: Some(thread) });
+        let thread = thread::Builder::new().name("sandbox-api".to_owned()).spawn(serve)?;
+        *locked(&self.serving) = Some(ServerThread { stop, thread: Some(thread) });
         Ok(())
     }
 }
 
-impl Drop for Life {
+impl Drop for ServerThread {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has let go of everything too.
+            // A panicked thread has released its port and connections too.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What a task leaves at its output prefix, and where that is.
+//! The files that a task writes to its output prefix, and where this prefix is on disk.
 
 use std::fmt;
 use std::fs;
@@ -14,13 +14,13 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use prost::Message;
 
-/// The flag that every Flyte entry point takes; the executor fills in the prefix.
+/// The flag of every Flyte entry point. The executor sets its value to the output prefix.
 const OUTPUT_FLAG: &str = "--outputs-path";
 
-/// What a task leaves behind.
+/// The file that a task writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Document {
-    /// Nothing: the task died too early, or has no outputs.
+    /// No file: the task ended too early, or has no outputs.
     Nothing,
     /// These bytes as `outputs.pb`.
     Outputs(Vec<u8>),
@@ -31,19 +31,19 @@ pub enum Document {
 /// Receives `(uri, bytes)`.
 pub type Write = Arc<dyn Fn(&str, &[u8]) -> io::Result<()> + Send + Sync>;
 
-/// Where documents go.
+/// Where documents are written.
 #[derive(Clone)]
 pub enum Store {
     /// Nowhere.
     Discard,
     /// Below this directory: `<scheme>://<bucket>/<key>` is `<root>/<bucket>/<key>`, and `file:///<path>` is that path.
     Local(PathBuf),
-    /// To a function of the test's own.
+    /// To a function of the test.
     Call(Write),
 }
 
 impl Document {
-    /// One output, `o0 = 1`: an executor may refuse a document without any.
+    /// One output, `o0 = 1`. An executor may refuse a document without outputs.
     #[must_use]
     pub fn one_output() -> Self {
         let one = Primitive { value: Some(primitive::Value::Integer(1)) };
@@ -76,7 +76,7 @@ impl Document {
 }
 
 impl Store {
-    /// Writes the document of a task, if there is one and the pod says where.
+    /// Writes the document of a task, if there is one and the pod has an output prefix.
     pub(super) fn write(&self, pod: &Pod, document: &Document) -> Result<()> {
         let (Some((name, bytes)), Some(prefix)) = (document.file(), output_prefix(pod)) else { return Ok(()) };
         let uri = format!("{}/{name}", prefix.trim_end_matches('/'));
@@ -99,7 +99,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// The container that runs the task: the one that is told where to write, else the first.
+/// The container that runs the task: the one with the outputs flag, else the first.
 pub(super) fn task_container(pod: &Pod) -> Option<&Container> {
     let containers = &pod.spec.as_ref()?.containers;
     containers.iter().find(|container| prefix_of(container).is_some()).or_else(|| containers.first())
@@ -123,7 +123,7 @@ fn local_path(root: &Path, uri: &str) -> PathBuf {
     }
 }
 
-/// Renamed into place, as an object store would: a reader never sees half a document.
+/// Writes a temporary file and renames it, so that a reader never sees an incomplete document.
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = path.parent().unwrap_or_else(|| Path::new("."));
     fs::create_dir_all(dir)?;
@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn the_task_is_the_container_that_is_told_where_to_write() {
+    fn the_task_container_is_the_one_with_the_outputs_flag() {
         let pod = pod(&[&["proxy"], &["a0", "--outputs-path", "s3://b/k/", "x"]]);
         assert_eq!(task_container(&pod).unwrap().name, "c1");
         assert_eq!(output_prefix(&pod), Some("s3://b/k/"));
     }
 
     #[test]
-    fn documents_land_below_the_root_by_bucket_and_key() {
+    fn documents_are_written_below_the_root_by_bucket_and_key() {
         let root = tempfile::tempdir().unwrap();
         let pod = pod(&[&["--outputs-path", "s3://bucket/a/0/"]]);
         let store = Store::Local(root.path().to_owned());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_output_is_what_a_go_writer_writes() {
+    fn the_one_output_is_encoded_as_in_go() {
         let bytes = [0x0a, 0x0c, 0x0a, 0x02, b'o', b'0', 0x12, 0x06, 0x0a, 0x04, 0x0a, 0x02, 0x08, 0x01];
         assert_eq!(Document::one_output(), Document::Outputs(bytes.to_vec()));
     }

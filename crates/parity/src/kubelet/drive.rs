@@ -1,9 +1,8 @@
-//! One pod from binding to its end.
+//! Simulates one pod from binding to its end.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
@@ -13,12 +12,12 @@ use tokio::time::sleep;
 
 use super::{End, Journal, Script, Settings, status};
 
-/// A restarting API server is back within seconds; what fails for longer is not a hiccup.
+/// Requests are retried for this long. A restarted API server is available again within seconds.
 const RETRY_FOR: Duration = Duration::from_secs(60);
-/// Between two tries; the server is on loopback, so haste costs nothing.
+/// Pause between two tries. It is short because the server is on loopback.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
 
-/// Serves a pod until it is gone. `pods` holds its newest state and closes when the object is gone.
+/// Serves a pod until the object is gone. `pods` has its newest state and closes when the object is gone.
 pub(super) async fn pod(
     client: &Client,
     settings: &Settings,
@@ -34,9 +33,9 @@ pub(super) async fn pod(
             async { pods.wait_for(|pod| pod.metadata.deletion_timestamp.is_some()).await.ok().map(|pod| pod.clone()) };
         tokio::pin!(deletion);
         tokio::select! {
-            biased; // a deletion interrupts whatever the pod was doing
+            biased; // a deletion interrupts the script
             deleted = &mut deletion => deleted,
-            outcome = node.live(&first, &script) => {
+            outcome = node.run_script(&first, &script) => {
                 outcome?;
                 deletion.await
             }
@@ -44,7 +43,7 @@ pub(super) async fn pod(
     };
     match deleted {
         Some(pod) => node.terminate(&pod).await,
-        None => Ok(()), // gone without our help
+        None => Ok(()), // the object is already gone
     }
 }
 
@@ -56,24 +55,24 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// Enters the script where the pod stands, so that a pod that another kubelet began goes on.
-    async fn live(&self, pod: &Pod, script: &Script) -> Result<()> {
+    /// Runs the script from the current state of the pod, so that a pod of an earlier kubelet continues.
+    async fn run_script(&self, pod: &Pod, script: &Script) -> Result<()> {
         if is_terminal(pod) || script.end == End::Pending {
             return Ok(());
         }
         if let End::Unschedulable(message) = &script.end {
-            return self.patch(pod, &status::unschedulable(message, Timestamp::now())).await;
+            return self.patch(pod, &status::unschedulable(message, (self.settings.now)())).await;
         }
         if pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).is_none() {
             self.bind(pod).await?;
             self.record_events(pod, &script.events).await?;
         }
         if let End::Waiting { reason, message } = &script.end {
-            return self.patch(pod, &status::waiting(pod, reason, message, Timestamp::now())).await;
+            return self.patch(pod, &status::waiting(pod, reason, message, (self.settings.now)())).await;
         }
         if phase(pod) != "Running" {
             sleep(script.start_after).await;
-            let now = Timestamp::now();
+            let now = (self.settings.now)();
             self.patch(pod, &status::running(pod, now)).await?;
             self.journal.run(pod, now);
         }
@@ -84,16 +83,16 @@ impl Node<'_> {
         if script.end == End::Vanish {
             return self.delete(pod).await;
         }
-        // Before the status: whoever sees the pod's end may read the document at once.
+        // Before the status: the executor may read the document as soon as the pod has ended.
         self.settings.store.write(pod, &script.document)?;
-        match status::end(pod, &script.end, &script.leave_running, Timestamp::now()) {
+        match status::end(pod, &script.end, &script.leave_running, (self.settings.now)()) {
             Some(patch) => self.patch(pod, &patch).await,
             None => Ok(()),
         }
     }
 
-    /// Stops the containers of a pod that is being deleted and lets go of it, as kubelets since 1.27 do: the pod
-    /// becomes terminal first.
+    /// Stops the containers of a pod that is being deleted, and then deletes the object. As with kubelets since 1.27, the
+    /// pod becomes terminal first.
     async fn terminate(&self, pod: &Pod) -> Result<()> {
         if !self.settings.finish_deletions {
             return Ok(());
@@ -101,7 +100,7 @@ impl Node<'_> {
         sleep(self.settings.termination).await;
         if phase(pod) == "Running" {
             // 143 = 128 + SIGTERM.
-            self.patch(pod, &status::exit(pod, 143, "Error", "", &[], Timestamp::now())).await?;
+            self.patch(pod, &status::exit(pod, 143, "Error", "", &[], (self.settings.now)())).await?;
         }
         self.delete(pod).await
     }
@@ -114,7 +113,7 @@ impl Node<'_> {
             "metadata": {"name": name, "uid": pod.uid()},
             "target": {"apiVersion": "v1", "kind": "Node", "name": self.settings.node},
         });
-        persist(pod, "binding", || async {
+        retry_request(pod, "binding", || async {
             let params = PostParams::default();
             self.api.create_subresource::<_, Value>("binding", &name, &params, &binding).await.map(drop)
         })
@@ -123,10 +122,10 @@ impl Node<'_> {
 
     async fn patch(&self, pod: &Pod, patch: &Value) -> Result<()> {
         let name = pod.name_any();
-        // With the UID in it, the patch cannot hit a successor of the same name.
+        // The UID makes the API server refuse the patch for a later pod of the same name.
         let mut patch = patch.clone();
         patch["metadata"] = json!({"uid": pod.uid()});
-        persist(pod, "patching the status of", || async {
+        retry_request(pod, "patching the status of", || async {
             self.api.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&patch)).await.map(drop)
         })
         .await
@@ -136,7 +135,7 @@ impl Node<'_> {
         let name = pod.name_any();
         let preconditions = Some(Preconditions { uid: pod.uid(), resource_version: None });
         let params = DeleteParams { grace_period_seconds: Some(0), preconditions, ..DeleteParams::default() };
-        persist(pod, "deleting", || async { self.api.delete(&name, &params).await.map(drop) }).await
+        retry_request(pod, "deleting", || async { self.api.delete(&name, &params).await.map(drop) }).await
     }
 
     async fn record_events(&self, pod: &Pod, events: &[(String, String)]) -> Result<()> {
@@ -145,7 +144,7 @@ impl Node<'_> {
         let namespace = pod.namespace().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         for (reason, message) in events {
-            let now = Some(Time(Timestamp::now()));
+            let now = Some(Time((self.settings.now)()));
             let mut event = Event {
                 involved_object: ObjectReference {
                     api_version: Some("v1".to_owned()),
@@ -165,7 +164,7 @@ impl Node<'_> {
                 ..Event::default()
             };
             event.metadata.generate_name = Some(format!("{}.", pod.name_any()));
-            persist(pod, "recording an event about", || async {
+            retry_request(pod, "recording an event about", || async {
                 api.create(&PostParams::default(), &event).await.map(drop)
             })
             .await?;
@@ -174,8 +173,12 @@ impl Node<'_> {
     }
 }
 
-/// Tries again while the server is away. An object that is gone, or is another one by now, needs nothing more.
-async fn persist<F: Future<Output = kube::Result<()>>>(pod: &Pod, doing: &str, attempt: impl Fn() -> F) -> Result<()> {
+/// Retries while the server is unavailable. If the object is gone or was replaced, there is nothing left to do.
+async fn retry_request<F: Future<Output = kube::Result<()>>>(
+    pod: &Pod,
+    doing: &str,
+    attempt: impl Fn() -> F,
+) -> Result<()> {
     let begin = tokio::time::Instant::now();
     loop {
         match attempt().await {
@@ -190,7 +193,7 @@ async fn persist<F: Future<Output = kube::Result<()>>>(pod: &Pod, doing: &str, a
     }
 }
 
-/// Whether the server understood and said no, so that asking again is pointless.
+/// Whether the server rejected the request, so that a retry is useless.
 fn refused(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429)
 }

@@ -1,4 +1,4 @@
-//! What is to happen to a pod.
+//! Scripts: what happens to a simulated pod.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use super::Document;
 /// Annotations that [`Script::from_annotations`] reads.
 pub mod annotations {
     /// How the pod ends: `succeed`, `fail:<exit code>[:<reason>[:<message>]]`, `run`, `pending`,
-    /// `unschedulable:<message>`, `waiting:<reason>[:<message>]` (an image that cannot be pulled), `vanish`.
+    /// `unschedulable:<message>`, `waiting:<reason>[:<message>]` (such as an image that cannot be pulled),
+    /// `evict:<reason>[:<message>]`, `vanish`.
     pub const END: &str = "kubelet.aileron.test/end";
     /// Milliseconds from binding to Running.
     pub const START_MS: &str = "kubelet.aileron.test/start-ms";
@@ -19,18 +20,18 @@ pub mod annotations {
     pub const RUN_MS: &str = "kubelet.aileron.test/run-ms";
 }
 
-/// The life of one pod: bound, then after `start_after` Running, then after `run_for` its end.
+/// What happens to one pod: it is bound, is Running after `start_after`, and ends after `run_for`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     /// From binding to Running.
     pub start_after: Duration,
     /// From Running to the end.
     pub run_for: Duration,
-    /// How it ends.
+    /// How the pod ends.
     pub end: End,
-    /// What the task leaves behind at its output prefix, written before the pod ends.
+    /// The file that the task writes to its output prefix, before the pod ends.
     pub document: Document,
-    /// Containers that go on when the others end (sidecars); the pod then stays Running.
+    /// Containers (sidecars) that keep running when the others end. The pod then stays Running.
     pub leave_running: Vec<String>,
     /// Kubernetes Events about the pod, `(reason, message)`, recorded when it is bound.
     pub events: Vec<(String, String)>,
@@ -50,18 +51,18 @@ pub enum End {
         /// The container's termination message.
         message: String,
     },
-    /// The node throws the pod out: Failed with a reason on the pod, such as `Evicted`, and no container status.
+    /// The node evicts the pod: Failed with a reason on the pod, such as `Evicted`, and no container status.
     Evict {
         /// The pod's reason.
         reason: String,
         /// The pod's message.
         message: String,
     },
-    /// Runs until it is deleted.
+    /// The pod runs until it is deleted.
     Run,
-    /// Never touched: no scheduler looks at it.
+    /// The pod is neither scheduled nor changed.
     Pending,
-    /// The scheduler finds no node, and says so in the PodScheduled condition.
+    /// The scheduler finds no node and sets the PodScheduled condition to False with this message.
     Unschedulable(String),
     /// Bound, but a container waits for this reason, e.g. `ImagePullBackOff`.
     Waiting {
@@ -75,14 +76,14 @@ pub enum End {
 }
 
 impl Default for Script {
-    /// Runs at once, succeeds at once, and leaves one output.
+    /// Runs at once, succeeds at once, and writes one output.
     fn default() -> Self {
         Self::new(End::Succeed)
     }
 }
 
 impl Script {
-    /// A script without delays. A pod that succeeds leaves one output; any other leaves nothing.
+    /// A script without delays. A pod that succeeds writes one output; any other pod writes nothing.
     #[must_use]
     pub fn new(end: End) -> Self {
         let document = if end == End::Succeed { Document::one_output() } else { Document::Nothing };
@@ -110,15 +111,15 @@ impl Script {
         self
     }
 
-    /// Changes what the task leaves behind.
+    /// Changes the file that the task writes.
     #[must_use]
     pub fn document(mut self, document: Document) -> Self {
         self.document = document;
         self
     }
 
-    /// Reads [`annotations`]; a pod without any succeeds at once. A misspelt one leaves the pod unschedulable with the
-    /// mistake as its message, so that a test sees it instead of waiting in vain.
+    /// Reads [`annotations`]; a pod without them succeeds at once. An invalid annotation makes the pod unschedulable with
+    /// the error as message, so that the test shows the error instead of a timeout.
     #[must_use]
     pub fn from_annotations(pod: &Pod) -> Self {
         parse(pod).unwrap_or_else(|mistake| Self::new(End::Unschedulable(format!("{mistake:#}"))))
@@ -155,7 +156,7 @@ fn parse_end(text: &str) -> Result<End> {
                 code.parse().with_context(|| format!("annotation {}: exit code {code:?}", annotations::END))?;
             End::Fail { exit_code, reason: reason.to_owned(), message: message.to_owned() }
         }
-        _ => bail!("annotation {}: no such end {word:?}", annotations::END),
+        _ => bail!("annotation {}: unknown end {word:?}", annotations::END),
     })
 }
 
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_annotation_shows_on_the_pod() {
+    fn an_invalid_annotation_is_reported_in_the_pod_status() {
         for pairs in [[(annotations::END, "suceed")], [(annotations::RUN_MS, "4s")], [(annotations::END, "fail:x")]] {
             let End::Unschedulable(text) = annotated(&pairs).end else { panic!("{pairs:?} was accepted") };
             assert!(text.contains(pairs[0].0), "{text}");

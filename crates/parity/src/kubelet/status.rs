@@ -1,4 +1,4 @@
-//! Pod statuses as a kubelet writes them, as strategic-merge patches that a real API server accepts.
+//! Pod statuses as a kubelet writes them, in the form of strategic merge patches.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::End;
 use super::documents::task_container;
 
-/// No node is found; the scheduler's words.
+/// The scheduler found no node; `message` is the scheduler's message.
 #[must_use]
 pub fn unschedulable(message: &str, at: Timestamp) -> Value {
     let at = seconds(at);
@@ -16,7 +16,7 @@ pub fn unschedulable(message: &str, at: Timestamp) -> Value {
     ]}})
 }
 
-/// Bound, and every container waits for `reason`.
+/// The pod is bound, and every container waits with `reason`.
 #[must_use]
 pub fn waiting(pod: &Pod, reason: &str, message: &str, at: Timestamp) -> Value {
     let state = json!({"waiting": {"reason": reason, "message": message}});
@@ -32,7 +32,7 @@ pub fn waiting(pod: &Pod, reason: &str, message: &str, at: Timestamp) -> Value {
     }})
 }
 
-/// Every container runs; the init containers are done.
+/// Every container runs; the init containers have completed.
 #[must_use]
 pub fn running(pod: &Pod, at: Timestamp) -> Value {
     let (run, done) = (running_state(at), exited(0, "Completed", "", at, at));
@@ -54,8 +54,8 @@ pub fn running(pod: &Pod, at: Timestamp) -> Value {
     }})
 }
 
-/// The containers exited: the task's with `exit_code`, `reason` and `message`, the others with 0. Those in
-/// `leave_running` go on, and the pod is Running as long as there are any.
+/// The containers exited: the task's container with `code`, `reason` and `message`, the others with 0. Containers in
+/// `leave_running` keep running, and then the pod stays Running.
 #[must_use]
 pub fn exit(pod: &Pod, code: i32, reason: &str, message: &str, leave_running: &[String], at: Timestamp) -> Value {
     let task = task_container(pod).map(|container| container.name.as_str());
@@ -84,13 +84,13 @@ pub fn exit(pod: &Pod, code: i32, reason: &str, message: &str, leave_running: &[
     }})
 }
 
-/// The node threw the pod out.
+/// The node evicted the pod.
 #[must_use]
 pub fn evicted(reason: &str, message: &str) -> Value {
     json!({"status": {"phase": "Failed", "reason": reason, "message": message}})
 }
 
-/// The last patch of a pod's life, if `end` has one.
+/// The status patch for the end of a pod, if `end` has one.
 #[must_use]
 pub fn end(pod: &Pod, end: &End, leave_running: &[String], at: Timestamp) -> Option<Value> {
     match end {
@@ -119,7 +119,7 @@ fn running_state(since: Timestamp) -> Value {
 
 fn exited(code: i32, reason: &str, message: &str, since: Timestamp, at: Timestamp) -> Value {
     let (since, at) = (seconds(since), seconds(at));
-    // A patch merges: the state before must be taken away by name.
+    // A patch merges, so the previous state must be removed explicitly.
     json!({
         "terminated": {"exitCode": code, "reason": reason, "message": message, "startedAt": since, "finishedAt": at},
         "running": null,
@@ -148,7 +148,7 @@ fn conditions(of: &[(&str, bool, &str)], at: Timestamp) -> Value {
     of.iter().map(one).collect()
 }
 
-/// Kubernetes keeps whole seconds.
+/// Formats a time in whole seconds, as Kubernetes stores it.
 fn seconds(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! Diagrams in the mermaid language, as GitHub shows them.
+//! Mermaid diagrams of crates and modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ type Arrows = BTreeMap<String, BTreeSet<String>>;
 pub fn crate_diagram(members: &[Member]) -> String {
     let arrows: Arrows =
         members.iter().map(|member| (member.name.clone(), member.dependencies.iter().cloned().collect())).collect();
-    // The crate that depends on most stands on top.
+    // The crates come with their dependencies first; the diagram shows them the other way round.
     let names: Vec<String> = members.iter().rev().map(|member| member.name.clone()).collect();
     diagram(&names, &arrows)
 }
@@ -26,7 +26,7 @@ pub fn module_diagram(graph: &ModuleGraph) -> String {
 
 fn diagram(names: &[String], arrows: &Arrows) -> String {
     let mut text = String::from("```mermaid\nflowchart TD\n");
-    // Writing to a text cannot fail. The prefix keeps names apart from words of the language, such as `end`.
+    // Writing to a `String` cannot fail. The prefix avoids mermaid keywords, such as `end`.
     for name in names {
         let _ = writeln!(text, "    n_{}[\"{name}\"]", id(name));
     }
@@ -44,7 +44,7 @@ fn id(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// Whether `from` reaches `to` by another way than its own arrow: then the arrow says nothing new.
+/// Whether `from` also reaches `to` through other nodes, which makes the direct arrow redundant.
 fn is_implied(arrows: &Arrows, from: &str, to: &str) -> bool {
     let mut seen = BTreeSet::new();
     let mut open: Vec<&String> = arrows.get(from).into_iter().flatten().filter(|name| *name != to).collect();
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrows_that_follow_from_others_are_left_out() {
+    fn redundant_arrows_are_left_out() {
         let row = |name: &str, used: &[&str]| (name.to_owned(), used.iter().map(|name| (*name).to_owned()).collect());
         let arrows: Arrows = [row("a", &["b", "c"]), row("b", &["c"]), row("c", &[])].into();
         let names = ["a", "b", "c"].map(str::to_owned);

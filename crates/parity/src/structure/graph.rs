@@ -1,4 +1,4 @@
-//! The top-level modules of a crate, and which of them uses which.
+//! The top-level modules of a crate and their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub struct Place {
     pub file: PathBuf,
     /// The line, counted from 1.
     pub line: usize,
-    /// The path that stands there, from the crate root.
+    /// The path that is used there, from the crate root.
     pub path: String,
 }
 
@@ -24,15 +24,15 @@ pub struct Place {
 pub struct ModuleGraph {
     /// The name of the crate root as a module: `lib` or `main`.
     pub root: String,
-    /// All modules without those of tests.
+    /// All modules except those of tests.
     pub modules: BTreeSet<String>,
-    /// For each module the modules that it uses, each with the first place where it does.
+    /// For each module the modules that it uses, each with the first place of use.
     pub uses: BTreeMap<String, BTreeMap<String, Place>>,
-    /// Paths of this crate whose module the reader could not find: the dependencies may be incomplete.
+    /// Paths of this crate whose module was not found. The dependencies may then be incomplete.
     pub unresolved: Vec<Place>,
 }
 
-/// One module in a file, with what its source says.
+/// One source file with its module and the facts from its source.
 struct ModuleFile {
     file: PathBuf,
     module: Vec<String>,
@@ -45,7 +45,7 @@ impl ModuleGraph {
         Self::read_with(root, &|path| fs::read_to_string(path))
     }
 
-    /// As [`read`](Self::read), with sources from wherever the caller keeps them.
+    /// As [`read`](Self::read), with sources from the caller.
     fn read_with(root: &Path, source: &dyn Fn(&Path) -> io::Result<String>) -> Result<Self, StructureError> {
         let folder = root.parent().unwrap_or(root);
         let mut open = VecDeque::from([(root.to_path_buf(), Vec::new())]);
@@ -101,19 +101,19 @@ impl ModuleGraph {
         self.uses.iter().flat_map(|(from, used)| used.iter().map(|(to, place)| (from.as_str(), to.as_str(), place)))
     }
 
-    /// A shortest chain of modules that leads back to where it starts, if there is one: `[a, b, a]`.
+    /// A shortest cycle of modules, if there is one: `[a, b, a]`.
     pub fn cycle(&self) -> Option<Vec<String>> {
-        let chains = self.modules.iter().filter_map(|start| self.way_back(start));
+        let chains = self.modules.iter().filter_map(|start| self.shortest_cycle_through(start));
         chains.min_by_key(Vec::len)
     }
 
     /// All modules that are part of a cycle.
     pub fn in_cycles(&self) -> Vec<&str> {
-        self.modules.iter().filter(|module| self.way_back(module).is_some()).map(String::as_str).collect()
+        self.modules.iter().filter(|module| self.shortest_cycle_through(module).is_some()).map(String::as_str).collect()
     }
 
-    /// A shortest chain from a module back to itself.
-    fn way_back(&self, start: &str) -> Option<Vec<String>> {
+    /// A shortest cycle through a module, if there is one.
+    fn shortest_cycle_through(&self, start: &str) -> Option<Vec<String>> {
         let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
         let mut open = VecDeque::from([start]);
         while let Some(module) = open.pop_front() {
@@ -191,10 +191,10 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Which module defines what a path from the crate root begins with.
+    /// Where the first segment of a path from the crate root is defined.
     fn home_of(&self, path: &[String]) -> Home {
         let Some(mut name) = path.first() else { return Home::Unknown };
-        // Each step follows one import of the root, so more steps than imports would be a circle.
+        // Each step follows one import of the root, so more steps than imports would be a cycle.
         for _ in 0..=self.imports.len() {
             if self.modules.contains(name) {
                 return Home::Module(name.clone());

@@ -1,10 +1,10 @@
-//! `use` items, with their groups taken apart.
+//! Splits `use` items into single imports.
 
 use syn::UseTree;
 
-/// One name that a `use` item brings in.
+/// One name that a `use` item imports.
 pub(super) struct Import {
-    /// The name in the module where the `use` item stands; `*` for a glob.
+    /// The imported name; `*` for a glob.
     pub name: String,
     /// The path as it is written.
     pub path: Vec<String>,
@@ -12,7 +12,7 @@ pub(super) struct Import {
     pub line: usize,
 }
 
-/// All names that a `use` item brings in.
+/// All names that a `use` item imports.
 pub(super) fn imports_of(tree: &UseTree) -> Vec<Import> {
     let mut found = Vec::new();
     flatten(tree, &mut Vec::new(), &mut found);

@@ -55,7 +55,7 @@ impl ModuleList {
         Ok(Self { rows })
     }
 
-    /// Everything in which the list and the code differ, and everything that is wrong with the list itself.
+    /// All differences between the list and the code, and all errors in the list itself.
     pub fn problems(&self, graph: &ModuleGraph) -> Vec<String> {
         let mut problems = Vec::new();
         let mut above: BTreeSet<&str> = BTreeSet::new();
@@ -97,7 +97,7 @@ impl ModuleList {
                 let used: Vec<&str> =
                     graph.uses.get(&module).into_iter().flatten().map(|(to, _)| to.as_str()).collect();
                 let colon = if used.is_empty() { "" } else { ": " };
-                // Writing to a text cannot fail.
+                // Writing to a `String` cannot fail.
                 let _ = writeln!(text, "{module}{colon}{}", used.join(", "));
             }
         }

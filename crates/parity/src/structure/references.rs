@@ -1,4 +1,4 @@
-//! What one source text says about modules: which modules it declares, and which paths of its own crate it names.
+//! Reads one source text: which modules it declares, and which paths of its own crate it uses.
 
 use proc_macro2::TokenStream;
 use syn::visit::{self, Visit};
@@ -7,39 +7,39 @@ use syn::{Attribute, ImplItem, Item, ItemMod, Meta, Stmt, TraitItem, Visibility}
 use super::imports::imports_of;
 use super::tokens::{Texts, demands_test, paths_in};
 
-/// A path of this crate that a source text names.
+/// A path of this crate that a source text uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reference {
-    /// The top-level module that names the path; none in the crate root.
+    /// The top-level module that uses the path; `None` in the crate root.
     pub module: Option<String>,
     /// The path from the crate root, without `crate`. The last part is `*` for a glob import.
     pub path: Vec<String>,
-    /// Whether the text says that the path is of this crate, by `crate`, `self` or `super`. Otherwise the path stands in
-    /// the crate root and may begin with another crate.
+    /// Whether the path begins with `crate`, `self` or `super`. Otherwise it is used in the crate root and may begin with
+    /// another crate.
     pub is_explicit: bool,
     /// The line, counted from 1.
     pub line: usize,
 }
 
-/// A name that a `use` item of the crate root brings in.
+/// A name that a `use` item of the crate root imports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RootImport {
     /// The name that other modules see: `crate::<name>`.
     pub name: String,
-    /// What the name stands for: a path that begins with a module or with another crate.
+    /// The imported path, which begins with a module or with another crate.
     pub path: Vec<String>,
 }
 
-/// What one source text says about modules. Code that is only compiled for tests is left out.
+/// The modules and paths of one source text. Code that is only compiled for tests is left out.
 #[derive(Debug, Default)]
 pub(super) struct SourceFacts {
     /// Modules whose content is in other files: their paths from the crate root.
     pub declared: Vec<Vec<String>>,
     /// Modules whose content is in this text: their paths from the crate root.
     pub inline: Vec<Vec<String>>,
-    /// Paths of this crate that the text names.
+    /// Paths of this crate that the text uses.
     pub references: Vec<Reference>,
-    /// Only of the crate root: names that its `use` items bring in.
+    /// Only of the crate root: names that its `use` items import.
     pub root_imports: Vec<RootImport>,
     /// Only of the crate root: names of items that the root defines.
     pub root_items: Vec<String>,
@@ -55,11 +55,11 @@ pub(super) fn facts_of(module: &[String], text: &str) -> syn::Result<SourceFacts
     Ok(reader.facts)
 }
 
-/// Walks through a source text and collects the facts.
+/// Visits a source text and collects the facts.
 struct Reader {
     /// The module that the reader is in, from the crate root.
     module: Vec<String>,
-    /// How many items the reader is inside of, modules not counted. Imports of the root count only at 0.
+    /// Nesting depth in items, modules not counted. Imports count as imports of the root only at depth 0.
     depth_of_items: usize,
     facts: SourceFacts,
 }
@@ -69,7 +69,7 @@ impl Reader {
         self.module.is_empty() && self.depth_of_items == 0
     }
 
-    /// Notes a path as it is written, if it is one of this crate.
+    /// Records a path as written in the source, if it is a path of this crate.
     fn note(&mut self, written: &[String], line: usize) {
         let (path, is_explicit) = match absolute(&self.module, written) {
             Some(path) => (path, true),
@@ -176,7 +176,7 @@ impl Visit<'_> for Reader {
             if self.is_at_root() {
                 let path = absolute(&[], &import.path).unwrap_or_else(|| import.path.clone());
                 self.facts.root_imports.push(RootImport { name: import.name, path });
-                // A public import shows a module to others; only a private one is for the root's own code.
+                // A public import re-exports a module; only a private one is a use by the root's own code.
                 if !matches!(item.vis, Visibility::Inherited) {
                     continue;
                 }
@@ -212,14 +212,14 @@ impl Visit<'_> for Reader {
 
     fn visit_attribute(&mut self, attribute: &Attribute) {
         match &attribute.meta {
-            // Documentation may mention every module; links in it are no dependencies.
+            // Links in documentation are not dependencies.
             meta if meta.path().is_ident("doc") => {}
             Meta::List(list) => self.note_tokens(list.tokens.clone(), Texts::Read),
             _ => visit::visit_attribute(self, attribute),
         }
     }
 
-    /// `pub(in crate::x)` says who may see an item, and uses nothing.
+    /// `pub(in crate::x)` restricts visibility; it is not a dependency.
     fn visit_visibility(&mut self, _: &Visibility) {}
 }
 
@@ -236,7 +236,7 @@ fn absolute(module: &[String], written: &[String]) -> Option<Vec<String>> {
     }
 }
 
-/// Resolves leading `super`s; nothing if they climb above the root.
+/// Resolves leading `super` segments; `None` if they lead above the root.
 fn climb(module: &[String], written: &[String]) -> Option<Vec<String>> {
     let levels = written.iter().take_while(|part| *part == "super").count();
     let parent = module.get(..module.len().checked_sub(levels)?)?;

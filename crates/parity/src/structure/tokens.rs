@@ -2,7 +2,8 @@
 
 use proc_macro2::{TokenStream, TokenTree};
 
-/// Whether a condition holds in tests only: `test`, or `all(..)` with it. `any` and `not` also hold elsewhere.
+/// Whether a `cfg` condition holds in tests only: `test`, or `all(..)` that contains it. `any` and `not` can also hold in
+/// other builds.
 pub(super) fn demands_test(condition: TokenStream) -> bool {
     let mut tokens = condition.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -21,12 +22,12 @@ pub(super) fn demands_test(condition: TokenStream) -> bool {
     false
 }
 
-/// Whether paths are looked for inside texts.
+/// Whether paths inside string literals are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Texts {
     /// As for attributes: `#[serde(with = "crate::text")]` names a module.
     Read,
-    /// As for macros, where a text is a text.
+    /// As for macros, where string literals are not code.
     Skip,
 }
 
@@ -55,7 +56,7 @@ pub(super) fn paths_in(tokens: TokenStream, texts: Texts) -> Vec<(Vec<String>, u
                 match other {
                     TokenTree::Group(group) => {
                         let inner = paths_in(group.stream(), texts);
-                        // A group behind `crate::` is one of an import; elsewhere it has nothing to do with the path.
+                        // After `crate::` the group is part of an import; otherwise the prefix is empty.
                         let joined = inner.into_iter().map(|(rest, line)| ([&prefix[..], &rest].concat(), line));
                         found.extend(joined);
                     }

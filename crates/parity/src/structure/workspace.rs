@@ -22,9 +22,9 @@ pub struct Member {
     pub dependencies: BTreeSet<String>,
 }
 
-/// All crates below `crates` of the workspace in `folder`, without the examples. Each crate comes after the crates that it depends on.
+/// All crates below `crates` of the workspace in `folder`, without the examples. Each crate comes after its dependencies.
 pub fn members(folder: &Path) -> Result<Vec<Member>, StructureError> {
-    // Locked: the versions that are checked are the versions that are built.
+    // `--locked`: check the same dependency versions that are built.
     let metadata = MetadataCommand::new()
         .manifest_path(folder.join("Cargo.toml"))
         .no_deps()
@@ -35,7 +35,7 @@ pub fn members(folder: &Path) -> Result<Vec<Member>, StructureError> {
     let mut open: Vec<Member> = packages.iter().filter_map(|package| member(package, &packages)).collect();
     open.sort_by(|a, b| a.name.cmp(&b.name));
     let mut ordered: Vec<Member> = Vec::new();
-    // Cargo refuses cycles between crates, so each pass finds a crate whose dependencies are all there already.
+    // Cargo refuses cycles between crates, so each pass finds a crate whose dependencies are all ordered already.
     while !open.is_empty() {
         let is_ready = |member: &Member| member.dependencies.iter().all(|name| ordered.iter().any(|m| m.name == *name));
         let next = open.iter().position(is_ready).unwrap_or_default();

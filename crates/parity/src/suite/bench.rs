@@ -1,4 +1,4 @@
-//! Everything around an executor: control plane, kubelet, services, storage.
+//! The environment of an executor: control plane, kubelet, services, storage.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -11,31 +11,32 @@ use crate::cluster::{self, Cluster, Server, User, install_crd};
 use crate::events_stub::EventsStub;
 use crate::kubelet::{self, Kubelet, Store};
 
-/// A cluster with the definition of TaskAction, a kubelet for all pods, the services, and a place for files.
+/// A cluster with the definition of TaskAction, a kubelet for all pods, the services, and a directory for files.
 #[derive(Debug)]
 pub struct Bench {
-    /// Plays nodes and tasks.
+    /// Simulates nodes and tasks.
     pub kubelet: Kubelet,
-    /// Takes events and keeps the cache.
+    /// The events service and the cache service.
     pub stub: EventsStub,
-    /// The control plane; last, because everything above uses it.
+    /// The control plane. It is the last field, so that it is dropped after its clients.
     pub cluster: Cluster,
 }
 
-/// What a bench is like.
+/// Options of a bench.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// The API server.
     pub server: Server,
-    /// Whether quota is counted and garbage collected, as in a whole cluster.
+    /// Whether quota is counted and garbage is collected, as in a complete cluster.
     pub controllers: bool,
-    /// More flags for a real API server.
+    /// Additional flags for a real API server.
     pub apiserver_flags: Vec<String>,
-    /// Changes what the kubelet is like: how long containers take to stop, whether deletions are finished.
+    /// Changes the kubelet's settings, such as how long containers take to stop.
     pub kubelet: fn(kubelet::Settings) -> kubelet::Settings,
 }
 
-/// What most suites share. Its parts belong to a runtime of their own, because each test's runtime ends with the test.
+/// The bench and the executor that most suites share. They have their own runtime, because the runtime of a test ends with
+/// the test.
 struct Shared {
     bench: Bench,
     _executor: Executor,
@@ -54,10 +55,10 @@ impl Default for BenchOptions {
 }
 
 impl Bench {
-    /// Starts all of it, but no executor.
+    /// Starts all parts except an executor.
     ///
     /// # Errors
-    /// One of the parts did not start.
+    /// A part did not start.
     pub async fn start(options: BenchOptions) -> Result<Self> {
         let BenchOptions { server, controllers, apiserver_flags, kubelet } = options;
         let options = cluster::Options { server, controllers, apiserver_flags, ..cluster::Options::default() };
@@ -70,32 +71,32 @@ impl Bench {
         Ok(Self { kubelet, stub: EventsStub::start().await?, cluster })
     }
 
-    /// Where inputs and outputs are; it goes with the cluster.
+    /// The directory of inputs and outputs. It is removed with the cluster.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.cluster.dir().join("data")
     }
 
-    /// What an executor on this bench is configured with.
+    /// The configuration for an executor on this bench.
     #[must_use]
     pub fn settings(&self) -> Settings {
         Settings::new(&self.stub.url(), &self.data())
     }
 
-    /// A namespace of one's own.
+    /// Creates a namespace for one suite.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The API server refuses the namespace.
     pub async fn space(&self, namespace: &str) -> Result<Space<'_>> {
         Space::new(self, namespace).await
     }
 }
 
 impl Server {
-    /// A bench of one's own on this kind of server.
+    /// Starts a new bench on this kind of server.
     ///
     /// # Errors
-    /// It did not start.
+    /// The bench did not start.
     pub async fn bench(self) -> Result<Bench> {
         Bench::start(BenchOptions { server: self, ..BenchOptions::default() }).await
     }
@@ -103,7 +104,7 @@ impl Server {
     /// The bench that most suites share, with one executor on it.
     ///
     /// # Errors
-    /// It did not start.
+    /// The bench did not start.
     pub async fn shared(self) -> Result<&'static Bench> {
         static REAL: OnceLock<Result<Shared, String>> = OnceLock::new();
         static SANDBOX: OnceLock<Result<Shared, String>> = OnceLock::new();
@@ -115,16 +116,16 @@ impl Server {
     }
 }
 
-/// What tests share: whoever comes first starts it, on a thread where it may block, and all see how that went.
+/// A value that tests share. The first caller starts it, on a thread that may block; all callers get the same result.
 ///
 /// # Errors
-/// It did not start.
+/// The start failed.
 pub async fn started_once<T: Send + Sync>(
     place: &'static OnceLock<Result<T, String>>,
     start: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<&'static T> {
     let start = move || place.get_or_init(|| start().map_err(|error| format!("{error:#}")));
-    let shared = tokio::task::spawn_blocking(start).await.context("starting what tests share")?;
+    let shared = tokio::task::spawn_blocking(start).await.context("starting the shared bench")?;
     shared.as_ref().map_err(|error| anyhow::Error::msg(error.clone()))
 }
 

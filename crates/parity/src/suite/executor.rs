@@ -1,4 +1,4 @@
-//! Executors for suites: inside this process, or as the real program.
+//! Executors inside the test process, and their configuration.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{LOOK_EVERY, PATIENCE};
+use super::{POLL_INTERVAL, WAIT_TIMEOUT};
 use crate::cluster::{Cluster, User};
 
-/// What an executor is configured with: the same text for both kinds, as a file.
+/// The configuration of an executor. An executor in this process and [`Program`](super::Program) read the same text.
 #[derive(Clone, Debug)]
 pub struct Settings {
     root: Value,
@@ -30,7 +30,7 @@ pub struct Executor {
 }
 
 impl Settings {
-    /// Services at `services`, files below `data`, and a short pause between tries: suites wait for them.
+    /// Services at `services`, files below `data`, and a short requeue time, because suites wait for retries.
     #[must_use]
     pub fn new(services: &str, data: &Path) -> Self {
         let root = json!({
@@ -51,7 +51,7 @@ impl Settings {
         Self { root }
     }
 
-    /// Sets a key, named by the way to it.
+    /// Sets the key at this path.
     #[must_use]
     pub fn with(mut self, path: &[&str], value: impl Into<Value>) -> Self {
         let mut place = &mut self.root;
@@ -62,7 +62,7 @@ impl Settings {
         self
     }
 
-    /// As a configuration file; JSON is YAML.
+    /// The text of the configuration file. JSON is valid YAML.
     #[must_use]
     pub fn text(&self) -> String {
         self.root.to_string()
@@ -74,18 +74,18 @@ impl Settings {
 }
 
 impl Executor {
-    /// Starts one and waits until its caches are complete.
+    /// Starts an executor and waits until its caches are complete.
     ///
     /// # Errors
-    /// It did not start.
+    /// The executor did not start.
     pub async fn start(cluster: &Cluster, settings: &Settings) -> Result<Self> {
         Self::start_with(cluster.client(User::Executor).await?, settings, std::convert::identity).await
     }
 
-    /// The same with a client of one's own, and with other plugins than those that are built in.
+    /// As [`start`](Self::start), with the given client; `plugins` changes the set of built-in plugins.
     ///
     /// # Errors
-    /// It did not start.
+    /// The executor did not start.
     pub async fn start_with(
         client: Client,
         settings: &Settings,
@@ -109,11 +109,11 @@ impl Executor {
         let executor = Self { cancel, task: Some(task) };
         let begin = Instant::now();
         while !readiness.is_ready() {
-            if executor.task.as_ref().is_some_and(JoinHandle::is_finished) || begin.elapsed() > PATIENCE {
+            if executor.task.as_ref().is_some_and(JoinHandle::is_finished) || begin.elapsed() > WAIT_TIMEOUT {
                 executor.stop().await?;
                 bail!("the executor was not ready after {:?}: {:?}", begin.elapsed(), readiness.checks());
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(executor)
     }
@@ -121,7 +121,7 @@ impl Executor {
     /// Fails if the executor has ended.
     ///
     /// # Errors
-    /// It has.
+    /// The executor has ended.
     pub fn check(&self) -> Result<()> {
         match &self.task {
             Some(task) if !task.is_finished() => Ok(()),
@@ -129,14 +129,14 @@ impl Executor {
         }
     }
 
-    /// Ends it in good order.
+    /// Shuts the executor down gracefully.
     ///
     /// # Errors
-    /// It ended with one, or did not end.
+    /// The executor ended with an error, or did not end.
     pub async fn stop(mut self) -> Result<()> {
         self.cancel.cancel();
         let Some(task) = self.task.take() else { return Ok(()) };
-        tokio::time::timeout(PATIENCE, task).await.context("the executor did not end")??
+        tokio::time::timeout(WAIT_TIMEOUT, task).await.context("the executor did not end")??
     }
 }
 

@@ -1,4 +1,4 @@
-//! The log records of executors that run inside this process, kept for the moment something fails.
+//! Keeps the log records of executors in this process, to show them when a suite fails.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Enough for the story of a failed suite beside those of others.
+/// How many lines are kept: enough for a failed suite while other suites log too.
 const LINES: usize = 20_000;
 
 /// The last lines that were logged.
@@ -17,13 +17,13 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts to keep what this process logs. The records of a process go to one place, so every call gets the same.
+    /// Starts to keep the log records of this process. A process has one subscriber, so every call returns the same value.
     pub fn keep() -> Self {
         static KEPT: OnceLock<Logs> = OnceLock::new();
         KEPT.get_or_init(|| {
             let logs = Self::default();
             let filter = EnvFilter::new("warn,aileron_executor=debug,aileron_parity=info");
-            // Somebody else may have chosen a subscriber before; then that is where records go.
+            // If the test has installed another subscriber before, records go there instead.
             let _ =
                 tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(logs.clone()).try_init();
             logs

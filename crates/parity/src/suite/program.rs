@@ -1,4 +1,4 @@
-//! The real program as a child, which can be killed.
+//! The real program as a child process, which a suite can kill.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -9,20 +9,21 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 
-use super::{LOOK_EVERY, PATIENCE, Settings};
+use super::{POLL_INTERVAL, Settings, WAIT_TIMEOUT};
 use crate::cluster::{Cluster, User};
 
-/// The program must not outlive us even if we are killed: a watcher beside it waits on a pipe from us.
-const GUARDED: &str = r#"
+/// Shell script that runs the program with a watcher. The watcher kills the program when the pipe from this process closes,
+/// so that the program ends even if this process is killed.
+const GUARD_SCRIPT: &str = r#"
 exec 3<&0
 ( if read -r _ <&3; then exit; fi; kill -9 $$ ) >/dev/null 2>&1 &
 exec "$@" 3<&- </dev/null
 "#;
 
-/// Says in the log that rounds have begun.
-const WORKING: &str = "caches are complete; working";
+/// The log message when rounds have begun.
+const STARTED_MESSAGE: &str = "caches are complete; working";
 
-/// The crates that the program is made of.
+/// The crates of the program. If their sources are newer than the binary, it is built again.
 const SOURCES: [&str; 13] = [
     "cli",
     "executor",
@@ -47,25 +48,25 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts the program; `name` tells its log from those of others.
+    /// Starts the program. `name` is the name of its log and configuration files and of its pod.
     ///
     /// # Errors
-    /// It cannot be built or started.
+    /// The program cannot be built or started.
     pub fn start(cluster: &Cluster, settings: &Settings, name: &str) -> Result<Self> {
         Self::start_as(cluster, &cluster.kubeconfig(User::Executor), settings, name)
     }
 
-    /// The same with another kubeconfig.
+    /// As [`start`](Self::start), with another kubeconfig.
     ///
     /// # Errors
-    /// As there.
+    /// As [`start`](Self::start).
     pub fn start_as(cluster: &Cluster, kubeconfig: &Path, settings: &Settings, name: &str) -> Result<Self> {
         let config = cluster.dir().join(format!("{name}.yaml"));
         fs::write(&config, settings.text())?;
         let log = cluster.dir().join(format!("{name}.log"));
         let file = OpenOptions::new().create(true).append(true).open(&log)?;
         let child = Command::new("sh")
-            .args(["-c", GUARDED, "aileron"])
+            .args(["-c", GUARD_SCRIPT, "aileron"])
             .arg(binary()?)
             .args(["run", "--log-format", "text", "--log-level", "info,aileron_executor=debug", "--config"])
             .arg(&config)
@@ -83,30 +84,30 @@ impl Program {
         Ok(Self { child, log })
     }
 
-    /// The log, of earlier programs of the same name too.
+    /// The log, including that of earlier programs with the same name.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Whether rounds have begun, in this program or an earlier one of the same name.
-    pub fn works(&self) -> bool {
-        self.log().contains(WORKING)
+    /// Whether rounds have begun, in this program or in an earlier one with the same name.
+    pub fn has_started(&self) -> bool {
+        self.log().contains(STARTED_MESSAGE)
     }
 
     /// Waits until rounds have begun.
     ///
     /// # Errors
-    /// They do not.
-    pub async fn until_works(&mut self) -> Result<()> {
+    /// Rounds did not begin in time, or the program ended.
+    pub async fn until_started(&mut self) -> Result<()> {
         let begin = Instant::now();
-        while !self.works() {
+        while !self.has_started() {
             if let Some(status) = self.child.try_wait()? {
                 bail!("aileron ended with {status}:\n{}", self.log());
             }
-            if begin.elapsed() > PATIENCE {
-                bail!("aileron did not begin to work:\n{}", self.log());
+            if begin.elapsed() > WAIT_TIMEOUT {
+                bail!("aileron did not start rounds:\n{}", self.log());
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
@@ -114,7 +115,7 @@ impl Program {
     /// Fails if the program has ended by itself.
     ///
     /// # Errors
-    /// It has.
+    /// The program has ended.
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -127,10 +128,10 @@ impl Program {
         self.end();
     }
 
-    /// SIGTERM, and the wait for its end in good order.
+    /// Sends SIGTERM and waits until the program has ended.
     ///
     /// # Errors
-    /// It does not end, or not well.
+    /// The program did not end in time, or ended with an error.
     pub async fn terminate(mut self) -> Result<()> {
         let id = self.child.id().to_string();
         Command::new("kill").args(["-s", "TERM", &id]).status().context("running kill")?;
@@ -139,8 +140,8 @@ impl Program {
             match self.child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => bail!("aileron ended with {status}:\n{}", self.log()),
-                None if begin.elapsed() > PATIENCE => bail!("aileron did not end:\n{}", self.log()),
-                None => tokio::time::sleep(LOOK_EVERY).await,
+                None if begin.elapsed() > WAIT_TIMEOUT => bail!("aileron did not end:\n{}", self.log()),
+                None => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     }
@@ -149,7 +150,7 @@ impl Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(mut pipe) = self.child.stdin.take() {
-            // A watcher that is already gone needs no word.
+            // An error means that the watcher has already ended.
             let _ = pipe.write_all(b"stop\n");
         }
     }
@@ -161,11 +162,11 @@ impl Drop for Program {
     }
 }
 
-/// The program beside this one, built anew if it is older than its sources: cargo builds it for the tests of its own
-/// crate, but not for ours alone.
+/// The path of the program in the target directory. It is built if it is older than its sources, because cargo does not
+/// build it for the tests of this crate.
 ///
 /// # Errors
-/// It cannot be built.
+/// The build failed.
 pub fn binary() -> Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| find_or_build().map_err(|error| format!("{error:#}")));

@@ -1,4 +1,4 @@
-//! What happens to the pod of each attempt, told by an annotation of the action; pods inherit it.
+//! Scripts per attempt, from an annotation of the action that its pods inherit.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use crate::kubelet::{Script, annotations};
 
 pub use crate::kubelet::Document;
 
-/// One word per attempt, separated by `;`, the last one for all that follow. A word is what
-/// [`annotations::END`] takes, or `error:<code>:<recoverable|permanent>`: the task ends well and leaves an error
-/// document. Milliseconds of running may follow each word as `@<ms>`.
+/// One entry per attempt, separated by `;`. The last entry also applies to all later attempts. An entry is a value of
+/// [`annotations::END`], or `error:<code>:<recoverable|permanent>`: the container exits with 0, and the task writes an
+/// error document. `@<ms>` at the end of an entry is the running time in milliseconds.
 pub const ATTEMPTS: &str = "suite.aileron.test/attempts";
 
-/// The container that goes on when the others have ended.
+/// The container that keeps running when the others have ended.
 pub const LEFT_RUNNING: &str = "suite.aileron.test/left-running";
 
-/// The annotation for these words.
-pub fn attempts(words: &[&str]) -> (String, String) {
-    (ATTEMPTS.to_owned(), words.join(";"))
+/// The annotation for these entries.
+pub fn attempts(entries: &[&str]) -> (String, String) {
+    (ATTEMPTS.to_owned(), entries.join(";"))
 }
 
-/// The script of a pod: by attempt if it says so, else by the kubelet's own annotations.
+/// The script of a pod: from [`ATTEMPTS`] if the pod has it, else from the kubelet's own annotations.
 pub fn script(pod: &Pod) -> Script {
     let mut script = script_of_attempt(pod);
     script.leave_running.extend(pod.annotations().get(LEFT_RUNNING).cloned());
@@ -30,13 +30,13 @@ pub fn script(pod: &Pod) -> Script {
 }
 
 fn script_of_attempt(pod: &Pod) -> Script {
-    let Some(words) = pod.annotations().get(ATTEMPTS) else { return Script::from_annotations(pod) };
+    let Some(entries) = pod.annotations().get(ATTEMPTS) else { return Script::from_annotations(pod) };
     let attempt: usize = pod.labels().get("attempt").and_then(|text| text.parse().ok()).unwrap_or(1);
-    let words: Vec<_> = words.split(';').collect();
-    let word = words.get(attempt.saturating_sub(1)).or_else(|| words.last()).copied().unwrap_or_default();
-    let (word, millis) = word.split_once('@').unwrap_or((word, "0"));
+    let entries: Vec<_> = entries.split(';').collect();
+    let entry = entries.get(attempt.saturating_sub(1)).or_else(|| entries.last()).copied().unwrap_or_default();
+    let (entry, millis) = entry.split_once('@').unwrap_or((entry, "0"));
     let run_for = Duration::from_millis(millis.parse().unwrap_or_default());
-    let script = match word.strip_prefix("error:") {
+    let script = match entry.strip_prefix("error:") {
         Some(error) => {
             let (code, kind) = error.split_once(':').unwrap_or((error, "recoverable"));
             let message = format!("attempt {attempt} says {code}");
@@ -44,7 +44,7 @@ fn script_of_attempt(pod: &Pod) -> Script {
         }
         None => {
             let mut pod = pod.clone();
-            pod.annotations_mut().insert(annotations::END.to_owned(), word.to_owned());
+            pod.annotations_mut().insert(annotations::END.to_owned(), entry.to_owned());
             Script::from_annotations(&pod)
         }
     };
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn each_attempt_has_its_word_and_the_last_one_stays() {
+    fn each_attempt_has_its_entry_and_the_last_one_repeats() {
         assert_eq!(script(&pod("1")), Script::fail(1, "Error").run_for(Duration::from_millis(40)));
         let second = script(&pod("2"));
         assert_eq!(

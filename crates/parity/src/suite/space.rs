@@ -1,4 +1,4 @@
-//! A namespace of one suite: submitting, waiting, and telling what is there when waiting was in vain.
+//! The namespace of one suite: submits tasks, waits for states, and prints details when a wait fails.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,12 +18,12 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, ResourceExt};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Bench, LOOK_EVERY, Logs, PATIENCE, Task};
+use super::{Bench, Logs, POLL_INTERVAL, Task, WAIT_TIMEOUT};
 use crate::cluster::{AuditRecord, Server, User, create_namespace};
 use crate::events_stub::Recorded;
 use crate::kubelet::Run;
 
-/// How much of a log a failure shows.
+/// How many lines of a log a failure shows.
 const LOG_LINES: usize = 60;
 
 /// A namespace on a bench.
@@ -31,48 +31,48 @@ const LOG_LINES: usize = 60;
 pub struct Space<'a> {
     /// The bench.
     pub bench: &'a Bench,
-    /// The namespace, which is also the name of the run.
+    /// The name of the namespace, which is also the name of the run.
     pub namespace: String,
     /// A client with all rights.
     pub admin: Client,
-    /// Its actions.
+    /// The actions of the namespace.
     pub actions: Api<TaskAction>,
-    /// Its pods.
+    /// The pods of the namespace.
     pub pods: Api<Pod>,
 }
 
-/// One state of an action, and when a watch showed it.
+/// One state of an action, and when the watch delivered it.
 #[derive(Clone, Debug)]
-pub struct Sighting {
-    /// When.
+pub struct Observation {
+    /// When the watch delivered it.
     pub at: Timestamp,
-    /// The action.
+    /// The action in that state.
     pub action: TaskAction,
 }
 
-/// All states that a watch shows, until dropped.
-pub struct Sightings {
-    seen: Arc<Mutex<Vec<Sighting>>>,
+/// All states of actions that a watch delivers, until dropped.
+pub struct Observations {
+    seen: Arc<Mutex<Vec<Observation>>>,
     _stop: DropGuard,
 }
 
-/// What an action shows to others.
-pub trait Shown {
-    /// Its status, empty if there is none.
-    fn shown(&self) -> TaskActionStatus;
-    /// Reason of `Progressing`.
+/// Reads the status of an action.
+pub trait StatusView {
+    /// The status, empty if there is none.
+    fn status_or_default(&self) -> TaskActionStatus;
+    /// The reason of the condition `Progressing`.
     fn reason(&self) -> String;
-    /// The type and reason of the condition that says it ended.
+    /// The type and reason of the condition `Succeeded` or `Failed`, if the action has ended.
     fn outcome(&self) -> Option<(String, String)>;
-    /// Its history.
+    /// The phases of the phase history.
     fn history(&self) -> Vec<String>;
-    /// Code of its error.
+    /// The code of the error.
     fn error_code(&self) -> String;
-    /// Code and words of what it waits for.
+    /// The pending reason and its message.
     fn pending(&self) -> Option<(String, String)>;
-    /// Bears the labels of an ended one.
-    fn is_labelled(&self) -> bool;
-    /// Attempt, phase and reason in a line.
+    /// Whether the action has the labels of an ended action.
+    fn has_terminal_labels(&self) -> bool;
+    /// Attempt, phase, reason and outcome in one line.
     fn summary(&self) -> String;
 }
 
@@ -89,7 +89,7 @@ impl<'a> Space<'a> {
         })
     }
 
-    /// The object of a task here.
+    /// The TaskAction for a task in this namespace.
     pub fn object(&self, task: &Task) -> TaskAction {
         task.build(&self.namespace, &format!("file://{}", self.bench.data().display()))
     }
@@ -97,24 +97,24 @@ impl<'a> Space<'a> {
     /// Submits a task.
     ///
     /// # Errors
-    /// The API server objects.
+    /// The API server refuses the TaskAction.
     pub async fn submit(&self, task: &Task) -> Result<TaskAction> {
         self.create(&self.object(task)).await
     }
 
-    /// Submits an object as it is.
+    /// Creates a TaskAction as given.
     ///
     /// # Errors
-    /// The API server objects.
+    /// The API server refuses the TaskAction.
     pub async fn create(&self, action: &TaskAction) -> Result<TaskAction> {
         let created = self.actions.create(&PostParams::default(), action).await;
         created.with_context(|| format!("submitting {}", action.name_any()))
     }
 
-    /// Leaves the inputs of a task.
+    /// Writes the inputs of a task.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// The file cannot be written.
     pub fn write_inputs(&self, task: &Task, inputs: &[u8]) -> Result<()> {
         let dir = self.bench.data().join(&self.namespace).join(&task.name);
         fs::create_dir_all(&dir)?;
@@ -124,24 +124,24 @@ impl<'a> Space<'a> {
     /// Deletes an action.
     ///
     /// # Errors
-    /// The API server objects.
+    /// The API server refuses the request.
     pub async fn delete(&self, name: &str) -> Result<()> {
         self.actions.delete(name, &DeleteParams::default()).await.with_context(|| format!("deleting {name}"))?;
         Ok(())
     }
 
-    /// Waits until an action is as wanted.
+    /// Waits until `done` returns true for an action. `what` describes that state in the error.
     ///
     /// # Errors
-    /// It never is; the error tells everything about it.
+    /// The wait timed out. The error has the details of [`dump`](Self::dump).
     pub async fn until(&self, name: &str, what: &str, done: impl Fn(&TaskAction) -> bool) -> Result<TaskAction> {
-        self.within(PATIENCE, name, what, done).await
+        self.within(WAIT_TIMEOUT, name, what, done).await
     }
 
-    /// As [`Self::until`], with a limit of one's own.
+    /// As [`Self::until`], with the given time limit.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::until`].
     pub async fn within(
         &self,
         limit: Duration,
@@ -151,7 +151,7 @@ impl<'a> Space<'a> {
     ) -> Result<TaskAction> {
         let begin = Instant::now();
         loop {
-            // The API server may be away; then the next look tells.
+            // An error is ignored: the API server may be restarting.
             if let Ok(Some(action)) = self.actions.get_opt(name).await
                 && done(&action)
             {
@@ -160,79 +160,80 @@ impl<'a> Space<'a> {
             if begin.elapsed() > limit {
                 bail!("{name} was not {what} within {limit:?}\n{}", self.dump(name).await);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Waits until an action has ended and is labelled so.
+    /// Waits until an action has ended and has the labels of an ended action.
     ///
     /// # Errors
-    /// It never is.
+    /// The wait timed out.
     pub async fn until_ended(&self, name: &str) -> Result<TaskAction> {
-        self.until(name, "ended", |action| action.outcome().is_some() && action.is_labelled()).await
+        self.until(name, "ended", |action| action.outcome().is_some() && action.has_terminal_labels()).await
     }
 
-    /// Waits until all these have ended.
+    /// Waits until there are at least `count` actions and all have ended.
     ///
     /// # Errors
-    /// One of them never does.
+    /// The wait timed out.
     pub async fn until_all_ended(&self, count: usize, limit: Duration) -> Result<Vec<TaskAction>> {
         let begin = Instant::now();
         loop {
             let listed = self.actions.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
-            let open = listed.iter().find(|action| action.outcome().is_none() || !action.is_labelled());
+            let open = listed.iter().find(|action| action.outcome().is_none() || !action.has_terminal_labels());
             if open.is_none() && listed.len() >= count {
                 return Ok(listed);
             }
             if begin.elapsed() > limit {
                 let name = open.map(ResourceExt::name_any).unwrap_or_default();
-                let still = listed.iter().filter(|action| action.outcome().is_none() || !action.is_labelled()).count();
+                let still =
+                    listed.iter().filter(|action| action.outcome().is_none() || !action.has_terminal_labels()).count();
                 bail!(
                     "{still} of {count} had not ended within {limit:?}, among them {name}\n{}",
                     self.dump(&name).await
                 );
             }
-            tokio::time::sleep(LOOK_EVERY * 4).await;
+            tokio::time::sleep(POLL_INTERVAL * 4).await;
         }
     }
 
     /// Waits until an action is gone.
     ///
     /// # Errors
-    /// It stays.
+    /// The wait timed out.
     pub async fn until_gone(&self, name: &str) -> Result<()> {
         let begin = Instant::now();
         while !matches!(self.actions.get_opt(name).await, Ok(None)) {
-            if begin.elapsed() > PATIENCE {
-                bail!("{name} stayed\n{}", self.dump(name).await);
+            if begin.elapsed() > WAIT_TIMEOUT {
+                bail!("{name} was not deleted\n{}", self.dump(name).await);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
-    /// Waits until exactly these pods are here, in any order.
+    /// Waits until the namespace has exactly these pods, in any order.
     ///
     /// # Errors
-    /// They never are.
+    /// The wait timed out.
     pub async fn until_pods(&self, names: &[&str]) -> Result<()> {
         let begin = Instant::now();
         loop {
             let mut found = self.pod_names().await.unwrap_or_default();
             found.sort();
-            let mut wanted = names.to_vec();
-            wanted.sort_unstable();
-            if found == wanted {
+            let mut expected = names.to_vec();
+            expected.sort_unstable();
+            if found == expected {
                 return Ok(());
             }
-            if begin.elapsed() > PATIENCE {
-                bail!("the pods are {found:?}, not {wanted:?}\n{}", self.dump("").await);
+            if begin.elapsed() > WAIT_TIMEOUT {
+                bail!("the pods are {found:?}, expected {expected:?}\n{}", self.dump("").await);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// The names of all pods here.
+    /// The names of all pods of the namespace.
     ///
     /// # Errors
     /// The API server does not answer.
@@ -240,7 +241,7 @@ impl<'a> Space<'a> {
         Ok(self.pods.list(&ListParams::default()).await?.items.iter().map(ResourceExt::name_any).collect())
     }
 
-    /// The events of one action of this namespace, doubles included.
+    /// The events of one action of this namespace, duplicates included.
     pub fn recorded(&self, name: &str) -> Vec<Recorded> {
         let mut events = self.bench.stub.events_of(name);
         let run = |event: &ActionEvent| event.id.as_ref().and_then(|id| id.run.as_ref()).map(|run| run.name.clone());
@@ -248,7 +249,7 @@ impl<'a> Space<'a> {
         events
     }
 
-    /// The same as `(attempt, phase)`, without repetitions.
+    /// The events of one action as `(attempt, phase)`, without consecutive duplicates.
     pub fn phases(&self, name: &str) -> Vec<(u32, ActionPhase)> {
         let mut phases: Vec<_> =
             self.recorded(name).iter().map(|recorded| (recorded.event.attempt, recorded.event.phase())).collect();
@@ -261,19 +262,19 @@ impl<'a> Space<'a> {
         self.bench.kubelet.runs().into_iter().filter(|run| run.namespace == self.namespace).collect()
     }
 
-    /// What executors asked of the API server about this namespace.
+    /// The requests of executors in this namespace.
     ///
     /// # Errors
-    /// The log cannot be read.
+    /// The audit log cannot be read.
     pub fn requests(&self) -> Result<Vec<AuditRecord>> {
         let mut requests = self.bench.cluster.requests(User::Executor)?;
         requests.retain(|request| request.namespace == self.namespace);
         Ok(requests)
     }
 
-    /// Follows the actions here from now on.
-    pub fn sightings(&self) -> Sightings {
-        let seen = Arc::<Mutex<Vec<Sighting>>>::default();
+    /// Watches the actions of the namespace from now on.
+    pub fn observe(&self) -> Observations {
+        let seen = Arc::<Mutex<Vec<Observation>>>::default();
         let stop = CancellationToken::new();
         let (actions, sink) = (self.actions.clone(), Arc::clone(&seen));
         let follow = async move {
@@ -281,22 +282,22 @@ impl<'a> Space<'a> {
             pin_mut!(events);
             while let Some(event) = events.next().await {
                 if let Ok(Event::Apply(action) | Event::InitApply(action)) = event {
-                    let sighting = Sighting { at: Timestamp::now(), action };
-                    sink.lock().unwrap_or_else(PoisonError::into_inner).push(sighting);
+                    let observation = Observation { at: Timestamp::now(), action };
+                    sink.lock().unwrap_or_else(PoisonError::into_inner).push(observation);
                 }
             }
         };
         tokio::spawn(stop.clone().run_until_cancelled_owned(follow));
-        Sightings { seen, _stop: stop.drop_guard() }
+        Observations { seen, _stop: stop.drop_guard() }
     }
 
-    /// The server it is on.
+    /// The API server of this namespace.
     #[must_use]
     pub fn server(&self) -> Server {
         self.bench.cluster.server()
     }
 
-    /// Everything about an action that helps to see what went wrong.
+    /// Details about an action for error messages: status, pods, events, log.
     pub async fn dump(&self, name: &str) -> String {
         let mut text = String::new();
         let mut say = |line: String| {
@@ -344,27 +345,27 @@ impl<'a> Space<'a> {
     }
 }
 
-impl Sightings {
-    /// What was seen of one action so far.
-    pub fn of(&self, name: &str) -> Vec<Sighting> {
+impl Observations {
+    /// The states of one action so far.
+    pub fn of(&self, name: &str) -> Vec<Observation> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.iter().filter(|sighting| sighting.action.name_any() == name).cloned().collect()
+        seen.iter().filter(|observation| observation.action.name_any() == name).cloned().collect()
     }
 }
 
-impl Shown for TaskAction {
-    fn shown(&self) -> TaskActionStatus {
+impl StatusView for TaskAction {
+    fn status_or_default(&self) -> TaskActionStatus {
         self.status.clone().unwrap_or_default()
     }
 
     fn reason(&self) -> String {
-        let status = self.shown();
+        let status = self.status_or_default();
         let progressing = status.conditions.iter().find(|condition| condition.type_ == "Progressing");
         progressing.map(|condition| condition.reason.clone()).unwrap_or_default()
     }
 
     fn outcome(&self) -> Option<(String, String)> {
-        let conditions = self.shown().conditions;
+        let conditions = self.status_or_default().conditions;
         let ended = conditions.into_iter().find(|condition| {
             ["Succeeded", "Failed"].contains(&condition.type_.as_str()) && condition.status == "True"
         });
@@ -372,24 +373,24 @@ impl Shown for TaskAction {
     }
 
     fn history(&self) -> Vec<String> {
-        self.shown().phase_history.into_iter().map(|line| line.phase).collect()
+        self.status_or_default().phase_history.into_iter().map(|line| line.phase).collect()
     }
 
     fn error_code(&self) -> String {
-        self.shown().error_state.map(|error| error.code).unwrap_or_default()
+        self.status_or_default().error_state.map(|error| error.code).unwrap_or_default()
     }
 
     fn pending(&self) -> Option<(String, String)> {
-        let status = self.shown();
+        let status = self.status_or_default();
         status.pending().map(|pending| (pending.reason.clone(), pending.message.clone()))
     }
 
-    fn is_labelled(&self) -> bool {
+    fn has_terminal_labels(&self) -> bool {
         aileron_action::labels::are_terminal(self.metadata.labels.as_ref())
     }
 
     fn summary(&self) -> String {
-        let status = self.shown();
+        let status = self.status_or_default();
         format!("attempt {} {} {} {:?}", status.attempts, status.plugin_phase, self.reason(), self.outcome())
     }
 }

@@ -1,4 +1,4 @@
-//! TaskActions as a control plane would submit them.
+//! Builds TaskActions as the control plane submits them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,22 +25,22 @@ const DOMAIN: &str = "development";
 pub struct Task {
     /// Name of the object and of the action.
     pub name: String,
-    /// Its template.
+    /// The task template.
     pub template: TaskTemplate,
     /// `spec.taskType`.
     pub task_type: String,
-    /// Its annotations, which its pods get too.
+    /// Annotations of the action, which its pods inherit.
     pub annotations: BTreeMap<String, String>,
-    /// Its labels.
+    /// Labels of the action.
     pub labels: BTreeMap<String, String>,
-    /// For conditions.
+    /// The specification, if the action is a condition.
     pub condition: Option<ConditionAction>,
 }
 
 impl Task {
-    /// The same container asking for this much, as request and as limit.
+    /// Adds a resource to the container, as request and as limit.
     #[must_use]
-    pub fn asking(mut self, name: ResourceName, amount: &str) -> Self {
+    pub fn with_resource(mut self, name: ResourceName, amount: &str) -> Self {
         let entry = ResourceEntry { name: name.into(), value: amount.to_owned() };
         if let Some(Target::Container(container)) = &mut self.template.target {
             let resources = container.resources.get_or_insert_with(Resources::default);
@@ -50,7 +50,7 @@ impl Task {
         self
     }
 
-    /// A container that declares one output, `o0`.
+    /// A container task that declares one output, `o0`.
     #[must_use]
     pub fn container(name: &str) -> Self {
         let args = ["run", "--inputs", "{{.input}}", "--outputs-path", "{{.outputPrefix}}"];
@@ -84,7 +84,7 @@ impl Task {
         }
     }
 
-    /// A sleep; [`duration_inputs`] says how long.
+    /// A sleep task; [`duration_inputs`] sets its duration.
     #[must_use]
     pub fn sleep(name: &str) -> Self {
         let mut task = Self::container(name).task_type("core-sleep");
@@ -102,14 +102,14 @@ impl Task {
         Self { condition: Some(condition), ..Self::container(name) }
     }
 
-    /// What happens to the pods of its attempts, see [`scripts::ATTEMPTS`].
+    /// Sets what happens to the pods of its attempts, see [`scripts::ATTEMPTS`].
     #[must_use]
-    pub fn attempts(mut self, words: &[&str]) -> Self {
-        self.annotations.extend([scripts::attempts(words)]);
+    pub fn attempts(mut self, entries: &[&str]) -> Self {
+        self.annotations.extend([scripts::attempts(entries)]);
         self
     }
 
-    /// Its retries: one attempt more than this.
+    /// Sets the number of retries. The task has one attempt more than this.
     #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         let retries = RetryStrategy { retries, ..RetryStrategy::default() };
@@ -117,7 +117,7 @@ impl Task {
         self
     }
 
-    /// Its type.
+    /// Sets the task type.
     #[must_use]
     pub fn task_type(mut self, task_type: &str) -> Self {
         self.task_type = task_type.to_owned();
@@ -125,7 +125,7 @@ impl Task {
         self
     }
 
-    /// Caches its outputs for all tasks of this name; `serial` lets one at a time compute them.
+    /// Caches its outputs under the task name `entry`. With `serial`, only one action at a time computes them.
     #[must_use]
     pub fn cached(mut self, entry: &str, serial: bool) -> Self {
         let metadata = self.template.metadata.get_or_insert_default();
@@ -137,7 +137,7 @@ impl Task {
         self
     }
 
-    /// The object, for a run of that namespace with its data below `data`.
+    /// The TaskAction, for a run with the name of the namespace and with its data below `data`.
     #[must_use]
     pub fn build(&self, namespace: &str, data: &str) -> TaskAction {
         let condition = self.condition.as_ref().map(Message::encode_to_vec);

@@ -1,11 +1,12 @@
-//! Documents reduced to what they mean, so that equal meaning is equal JSON.
+//! Canonical form of documents: documents with equal meaning become equal JSON.
 //!
-//! The rules are those of "Judging equality" in the description of the vectors. They depend on where a value stands:
-//! `0` is nothing in a Kubernetes field, but it is a result in the table of a function. The [`Style`] says where we are.
+//! The rules are those of "Judging equality" in the description of the vectors. They depend on the place of a value:
+//! `0` in a Kubernetes field means the same as no field, but as the result of a function it is a value. The [`Style`] says
+//! which rules apply.
 //!
-//! Two rules are applied more strictly than they are written. Fields that are pointers in the Kubernetes API keep
-//! their zero (`enableServiceLinks: false` is not the default). And lists that upstream fills from maps are compared in
-//! order, because the recording has them sorted and so has every list of ours.
+//! Two rules are stricter than the description. Fields that are pointers in the Kubernetes API keep their zero value
+//! (`enableServiceLinks: false` is not the default). Lists that upstream fills from maps are compared in order, because
+//! both the recording and our code sort them.
 
 use aileron_kubekit::quantity::{Format, Quantity, Scale};
 use jiff::Timestamp;
@@ -14,15 +15,15 @@ use serde_json::{Map, Number, Value};
 /// What kind of document a value belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// A result of ours: only null and empty lists are nothing.
+    /// A plain result: only null and empty lists equal absence.
     Plain,
-    /// A Kubernetes object: zero values of most fields are nothing, quantities compare by value.
+    /// A Kubernetes object: zero values of most fields equal absence, quantities compare by value.
     Kubernetes,
-    /// A Kubernetes object that a builder returned: as above, and its status is not the builder's business.
+    /// A Kubernetes object that a builder returned: as above, but its status is not compared.
     Built,
-    /// A protobuf message as JSON: zero values are nothing.
+    /// A protobuf message as JSON: zero values equal absence.
     Proto,
-    /// Data that nobody interprets: compared as it is.
+    /// Uninterpreted data: compared as it is.
     Opaque,
 }
 
@@ -57,7 +58,7 @@ const OPTIONAL_SCALARS: &[&str] = &[
     "ttlSecondsAfterFinished",
 ];
 
-/// Maps from names that users choose: every entry counts, also an empty text, but a map without entries is nothing.
+/// Maps whose keys are chosen by users: every entry counts, even with an empty value. An empty map equals absence.
 const MAPS: &[&str] = &[
     "annotations",
     "capacity",
@@ -73,7 +74,7 @@ const MAPS: &[&str] = &[
     "stringData",
 ];
 
-/// Structures that mean nothing when nothing is in them. Others do: `emptyDir: {}` selects a kind of volume.
+/// Structures that equal absence when they are empty. Other empty structures count: `emptyDir: {}` selects a volume type.
 const EMPTY_STRUCTURES: &[&str] = &[
     "affinity",
     "metadata",
@@ -94,12 +95,12 @@ const QUANTITIES: &[&str] = &["divisor", "sizeLimit"];
 /// Endings of fields that hold a time.
 const TIMES: &[&str] = &["At", "Time", "Timestamp", "_at", "_time", "lastEventUpdate", "lastTransition", "timestamp"];
 
-/// The document reduced to what it means; null if that is nothing.
+/// The canonical form of a document; null if nothing is left.
 pub fn canonical(style: Style, value: &Value) -> Value {
     reduce(style, "", value).unwrap_or(Value::Null)
 }
 
-/// The meaning of a value found under a key, or `None` if it means nothing.
+/// The canonical form of the value of a key, or `None` if it equals absence.
 fn reduce(style: Style, key: &str, value: &Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -133,7 +134,7 @@ fn reduce_text(style: Style, key: &str, text: &str) -> Value {
     }
 }
 
-/// Elements always count, whatever they are; their place is their meaning.
+/// Elements of a list always count, even zero values, because their position matters.
 fn reduce_list(style: Style, key: &str, items: &[Value]) -> Vec<Value> {
     items
         .iter()
@@ -171,7 +172,7 @@ fn reduce_entry(map: &str, value: &Value) -> Option<Value> {
     }
 }
 
-/// The style of a member, given the members it stands among.
+/// The style of a member of an object; `siblings` are all members of that object.
 fn style_below(style: Style, name: &str, siblings: &Map<String, Value>) -> Style {
     match (style, name) {
         (Style::Plain, "resource" | "podSpec") => Style::Built,
@@ -181,7 +182,7 @@ fn style_below(style: Style, name: &str, siblings: &Map<String, Value>) -> Style
         }
         (Style::Plain, "logs" | "logContext" | "actionEvents" | "taskExecutionId" | "securityContext") => Style::Proto,
         (Style::Plain | Style::Proto, "customInfo" | "custom_info") => Style::Opaque,
-        // Only the status at the top is the object's own.
+        // Only the top-level `status` is the status of the object.
         (Style::Built, _) => Style::Kubernetes,
         _ => style,
     }
@@ -195,7 +196,7 @@ fn zero_counts(style: Style, key: &str) -> bool {
     }
 }
 
-/// A quantity as its exact amount, whatever the suffix. Text that is no quantity stays as it is.
+/// A quantity as its exact amount, independent of the suffix. Text that is not a quantity stays unchanged.
 fn amount(text: &str) -> String {
     let Ok(quantity) = text.parse::<Quantity>() else { return text.to_owned() };
     match quantity.checked_scaled_value(Scale::ONE) {
@@ -207,7 +208,7 @@ fn amount(text: &str) -> String {
     }
 }
 
-/// JSON knows one kind of number: `1.0` is `1`.
+/// JSON has one number type, so `1.0` equals `1`.
 fn plain_number(number: &Number) -> Number {
     match number.as_f64() {
         // Whole numbers up to 2^53 are exact in both forms.
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_value_and_a_missing_container_are_seen() {
+    fn a_changed_value_and_a_missing_container_are_found() {
         let main = pod(&json!({"name": "m", "env": [{"name": "A", "value": "1"}]}));
         assert!(equal(Style::Built, &main, &main));
         assert!(!equal(Style::Built, &main, &pod(&json!({"name": "m", "env": [{"name": "A", "value": "2"}]}))));
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_compare_by_value_where_quantities_stand() {
+    fn quantities_compare_by_value_only_in_quantity_fields() {
         let with = |cpu: &str| pod(&json!({"resources": {"limits": {"cpu": cpu}}}));
         assert!(equal(Style::Built, &with("1"), &with("1000m")));
         assert!(equal(Style::Built, &with("1Gi"), &with("1024Mi")));
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_nothing_except_where_the_api_has_pointers() {
+    fn zero_values_equal_absence_except_in_pointer_fields() {
         let spec = |spec: Value| json!({"spec": spec});
         assert!(equal(Style::Kubernetes, &spec(json!({"hostNetwork": false, "schedulerName": ""})), &spec(json!({}))));
         assert!(!equal(Style::Kubernetes, &spec(json!({"enableServiceLinks": false})), &spec(json!({}))));
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_label_is_a_label_and_no_labels_are_nothing() {
+    fn an_empty_label_counts_and_an_empty_map_equals_absence() {
         let meta = |labels: Value| json!({"metadata": {"labels": labels}});
         assert!(!equal(Style::Kubernetes, &meta(json!({"a": ""})), &meta(json!({}))));
         assert!(equal(Style::Kubernetes, &meta(json!({})), &json!({})));

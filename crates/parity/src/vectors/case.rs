@@ -1,4 +1,4 @@
-//! One recorded case, and finding the cases of a folder.
+//! A recorded case, and loading the cases of a folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Some input, and the result that upstream produced for it.
+/// An input, and the result that upstream produced for it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Case {
-    /// The kind of case, which says what the input means.
+    /// The kind of case. It determines the format of the input.
     pub family: String,
     /// The folder below the family, empty for flat families.
     #[serde(default)]
@@ -21,10 +21,10 @@ pub struct Case {
     pub name: String,
     /// The clock at the start.
     pub now: Timestamp,
-    /// The configuration as it would stand in the file.
+    /// The configuration, as in the configuration file.
     #[serde(default)]
     pub config: Value,
-    /// The environment of the process, where it matters.
+    /// The environment variables of the process, if the case uses them.
     #[serde(default)]
     pub process_env: BTreeMap<String, String>,
     /// What upstream produced.
@@ -43,7 +43,7 @@ pub enum LoadError {
     /// The folder or a file in it is unreadable.
     #[error("failed to read {path}")]
     Read {
-        /// What was read.
+        /// The file or folder.
         path: PathBuf,
         /// Why it failed.
         #[source]
@@ -54,7 +54,7 @@ pub enum LoadError {
     Decode {
         /// The file.
         path: PathBuf,
-        /// What the decoder met.
+        /// The error of the decoder.
         #[source]
         source: serde_json::Error,
     },
@@ -69,7 +69,7 @@ impl Case {
         if self.group.is_empty() { self.family.clone() } else { format!("{}/{}", self.family, self.group) }
     }
 
-    /// The folder and the name: how a person refers to the case.
+    /// The id of the case: its folder and its name.
     pub fn id(&self) -> String {
         format!("{}/{}", self.folder(), self.name)
     }

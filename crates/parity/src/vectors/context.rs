@@ -1,4 +1,4 @@
-//! The task context of a case: what a plugin may look at, from its description in JSON.
+//! The task context that a plugin gets, from the JSON description in a case.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::case::Case;
 use super::installation::Installation;
 use super::messages::{bytes, message, optional_message};
 
-/// The `context` of a case. Members that are messages stay JSON here.
+/// The `context` of a case. Protobuf messages stay JSON here.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Description {
@@ -54,16 +54,16 @@ struct OverridesDescription {
     pod_template: Value,
 }
 
-/// A task and where its inputs stand, before it is known whether a plugin needs them.
+/// A task and its inputs, separate until it is known whether the plugin needs the inputs.
 pub struct Described {
     /// The task, without inputs.
     pub task: TaskContext,
-    /// The inputs, if the file exists.
+    /// The inputs, if the inputs file exists.
     pub inputs: Option<Arc<LiteralMap>>,
 }
 
 impl Described {
-    /// The task with its inputs, whether or not anybody needs them.
+    /// The task with its inputs, whether or not the plugin needs them.
     pub fn with_inputs(self) -> TaskContext {
         let mut task = self.task;
         task.inputs = self.inputs;
@@ -71,7 +71,7 @@ impl Described {
     }
 }
 
-/// The template of a case, from its bytes or, where there are none, from its JSON.
+/// The template of a case, from its bytes or, without bytes, from its JSON.
 pub fn template(bytes_or_none: &Value, json: &Value) -> anyhow::Result<TaskTemplate> {
     match bytes_or_none {
         Value::Null => message(json).context("taskTemplateJson"),
@@ -85,7 +85,7 @@ pub fn of_case(case: &Case, installation: &Installation) -> anyhow::Result<Descr
     describe(case.input("context"), template, installation, case.now)
 }
 
-/// The context of a function case, which has everything among its arguments.
+/// The context of a function case, which is among its arguments.
 pub fn of_arguments(case: &Case, installation: &Installation) -> anyhow::Result<Described> {
     let template = template(case.arg("taskTemplate"), case.arg("taskTemplateJson"))?;
     describe(case.arg("context"), template, installation, case.now)
@@ -151,7 +151,7 @@ fn execution_id(description: &Description) -> anyhow::Result<TaskExecutionId> {
 fn overrides(description: OverridesDescription, template: &TaskTemplate) -> anyhow::Result<Overrides> {
     let resources = match (&description.resources, &template.target) {
         (Value::Null, _) => None,
-        // Function cases leave it to production's rule: the container's own resources.
+        // In function cases a string means the default rule: the container's own resources.
         (Value::String(_), Some(Target::Container(container))) => from_proto(container.resources.as_ref()).ok(),
         (Value::String(_), _) => None,
         (given, _) => Some(serde_json::from_value(given.clone()).context("context.overrides.resources")?),

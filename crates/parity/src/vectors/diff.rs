@@ -1,21 +1,21 @@
-//! Where two documents differ, in words that lead to the place.
+//! The differences between two documents, each with its path.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// One place where the result is not the recorded one.
+/// One place where our result differs from the recorded one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// The place, as in `spec.containers[0].image`.
     pub path: String,
-    /// What was recorded there, if anything.
+    /// The recorded value, if there is one.
     pub expected: Option<Value>,
-    /// What is there, if anything.
+    /// Our value, if there is one.
     pub got: Option<Value>,
 }
 
-/// Longest value printed in full; a whole pod in one line helps nobody.
+/// Longer values are cut in messages: a complete pod on one line is unreadable.
 const MAX_PRINTED: usize = 300;
 
 impl fmt::Display for Difference {
@@ -61,8 +61,8 @@ fn compare(path: String, expected: &Value, got: &Value, found: &mut Vec<Differen
     }
 }
 
-/// Equal elements at both ends are passed over, so that one missing element is reported as that and not as a change
-/// of everything behind it.
+/// Equal elements at both ends are skipped, so that one missing element is one difference and not a change of every
+/// element after it.
 fn compare_lists(path: &str, expected: &[Value], got: &[Value], found: &mut Vec<Difference>) {
     let start = expected.iter().zip(got).take_while(|(a, b)| a == b).count();
     let end = expected[start..].iter().rev().zip(got[start..].iter().rev()).take_while(|(a, b)| a == b).count();

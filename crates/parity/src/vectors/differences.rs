@@ -1,6 +1,6 @@
-//! Where Aileron differs from upstream on purpose: the one list that the vectors and `docs/differences.md` follow.
+//! The list of deliberate differences from upstream, used by the comparison of recorded cases and by `docs/differences.md`.
 //!
-//! A difference says what it changes in a recorded result, so that everything else in the same result still counts.
+//! A difference says what it changes in a recorded result; everything else in that result is still compared.
 
 mod markdown;
 mod rules;
@@ -12,25 +12,25 @@ use crate::vectors::upstream_bugs::{memory_env_may_select_memory, success_stays_
 
 pub use markdown::{MarkdownError, render_markdown};
 
-/// One thing that we do differently.
+/// One deliberate difference.
 pub struct OnPurpose {
     /// A short name.
     pub id: &'static str,
     /// What differs and why, in one sentence for users.
     pub reason: &'static str,
-    /// What it means for recorded results.
+    /// Its effect on the comparison with recorded results.
     pub effect: Effect,
 }
 
-/// What a difference means for recorded results.
+/// The effect of a difference on the comparison with recorded results.
 pub enum Effect {
-    /// The two sides are changed before they are compared.
+    /// Changes the recorded and our result before they are compared.
     Normalise(fn(&Case, &mut Value, &mut Value)),
-    /// These cases are not run, because nothing in them could agree.
+    /// Cases that are not run, because no part of their result can be equal.
     Skip(fn(&Case) -> bool),
 }
 
-/// Everything we do differently.
+/// All deliberate differences.
 pub const ON_PURPOSE: &[OnPurpose] = &[
     OnPurpose {
         id: "event-error-code",
@@ -46,77 +46,76 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
     },
     OnPurpose {
         id: "no-polling",
-        reason: "An action is looked at again when something changed or a timer is due; upstream looks every \
-                 `executor.requeueDuration`, whether or not anything happened.",
+        reason: "An action is reconciled again when something changed or a timer is due; upstream reconciles it every \
+                 `executor.requeueDuration`, whether or not anything changed.",
         effect: Effect::Normalise(rules::ignore_polls),
     },
     OnPurpose {
         id: "own-finalizer-only",
-        reason: "Only our own finalizer is taken off an object, by a patch; upstream empties the whole list by an \
-                 update, and with it the finalizers of others.",
+        reason: "Only our own finalizer is removed from an object, by a patch; upstream empties the whole list by an \
+                 update and so also removes the finalizers of other controllers.",
         effect: Effect::Normalise(rules::patch_instead_of_update),
     },
     OnPurpose {
         id: "adopt-from-watch",
-        reason: "An object of the attempt that the watch already shows is taken over without trying to create it again.",
+        reason: "An object of the attempt that is already in the watch cache is adopted without trying to create it again.",
         effect: Effect::Normalise(rules::ignore_creates_of_existing),
     },
     OnPurpose {
         id: "no-foreign-objects",
-        reason: "An object that bears the name of an attempt but belongs to something else is never taken over, followed \
-                 or deleted; the task says so and waits, where upstream would follow a stranger's pod, and delete it with \
-                 the action.",
-        effect: Effect::Normalise(rules::part_at_foreign_object),
+        reason: "An object that has the name of an attempt but another owner is never adopted, watched or deleted; the \
+                 task reports it and waits, while upstream adopts the foreign pod and deletes it with the action.",
+        effect: Effect::Normalise(rules::cut_at_foreign_object),
     },
     OnPurpose {
         id: "wait-for-terminating",
-        reason: "A relaunch waits until the object of the failed launch is gone; upstream takes the dying object for \
-                 the new one and fails again.",
-        effect: Effect::Normalise(rules::part_at_terminating_object),
+        reason: "A relaunch waits until the object of the failed launch is gone; upstream takes the terminating \
+                 object for the new one and fails again.",
+        effect: Effect::Normalise(rules::cut_at_terminating_object),
     },
     OnPurpose {
-        id: "wait-for-room",
-        reason: "A create that is refused because a quota is used up or because the API server has too much to do makes \
-                 the task wait, without losing an attempt; upstream charges a full quota to the user's retries and an \
+        id: "wait-for-quota",
+        reason: "A create that is refused because a quota is used up or because the API server is overloaded makes the \
+                 task wait without using an attempt; upstream charges a full quota to the user's retries and an \
                  overloaded server to the platform's failures.",
-        effect: Effect::Normalise(rules::part_at_waiting_for_room),
+        effect: Effect::Normalise(rules::cut_at_waiting_for_quota),
     },
     OnPurpose {
         id: "discarded-object-released",
-        reason: "Our finalizer comes off the object of a failed launch, so that the object goes and the relaunch gets \
-                 its name; upstream leaves the finalizer, and the name stays taken.",
-        effect: Effect::Normalise(rules::part_at_released_object),
+        reason: "Our finalizer is removed from the object of a failed launch, so that the object is deleted and the \
+                 relaunch can use its name; upstream leaves the finalizer, and the name stays in use.",
+        effect: Effect::Normalise(rules::cut_at_released_object),
     },
     OnPurpose {
         id: "system-failures-kept-over-relaunch",
-        reason: "Failures of the platform are forgiven when a task gets further than before, not already when it is \
-                 launched again; upstream starts a task that fails in the same way each time for ever.",
+        reason: "The count of system failures is reset when a task gets further than before, not already when it is \
+                 relaunched; upstream relaunches a task that always fails in the same way for ever.",
         effect: Effect::Normalise(rules::ignore_failures_kept_over_relaunch),
     },
     OnPurpose {
         id: "pending-condition",
-        reason: "While an action waits, a condition of type `Pending` tells for what, by a code that is the same for all \
-                 plugins and by a sentence; upstream has only the phase, whose words differ from plugin to plugin.",
+        reason: "While an action waits, a condition of type `Pending` says for what, by a code that is the same for all \
+                 plugins and by a sentence; upstream has only the phase, whose text differs between plugins.",
         effect: Effect::Normalise(rules::ignore_pending_condition),
     },
     OnPurpose {
-        id: "plugin-choice-told",
-        reason: "Where an action's plugin does not declare its task type, a condition of type `PluginChosen` tells which \
-                 plugin took it and why; upstream hands unknown types to the default plugin without a word.",
+        id: "plugin-choice-reported",
+        reason: "Where an action's plugin does not declare its task type, a condition of type `PluginChosen` says which \
+                 plugin serves it and why; upstream gives unknown types to the default plugin without a message.",
         effect: Effect::Normalise(rules::ignore_plugin_condition),
     },
     OnPurpose {
         id: "missing-kind-waits",
         reason: "A task whose kind of object the cluster does not serve waits for it, up to \
-                 `executor.missingKindTimeout`, and goes on when its operator is installed; upstream charges it to the \
-                 platform and fails it within a minute.",
-        effect: Effect::Normalise(rules::nothing_recorded),
+                 `executor.missingKindTimeout`, and continues when its operator is installed; upstream counts system \
+                 failures and fails the task within a minute.",
+        effect: Effect::Normalise(rules::no_recorded_case),
     },
     OnPurpose {
         id: "no-pod-outlives-its-task",
-        reason: "A pod of which containers run on is deleted ten seconds after the end of its task; upstream leaves \
+        reason: "A pod with containers that still run is deleted ten seconds after the end of its task; upstream leaves \
                  them running until the action is deleted.",
-        effect: Effect::Normalise(rules::nothing_recorded),
+        effect: Effect::Normalise(rules::no_recorded_case),
     },
     OnPurpose {
         id: "stuck-object-deleted",
@@ -128,13 +127,13 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         id: "plugin-rules-checked",
         reason: "A rule in `tasks.task-plugins` that names a plugin which does not exist or is not enabled keeps the \
                  executor from starting; upstream warns, and runs the tasks elsewhere.",
-        effect: Effect::Normalise(rules::nothing_recorded),
+        effect: Effect::Normalise(rules::no_recorded_case),
     },
     OnPurpose {
         id: "events-of-our-objects",
-        reason: "Events are followed for the kinds of tasks' objects and kept for those objects alone, as long as they \
-                 are there; upstream keeps every event of the cluster for ever.",
-        effect: Effect::Normalise(rules::nothing_recorded),
+        reason: "Kubernetes events are watched for the kinds of tasks' objects only, and are kept while the object \
+                 exists; upstream keeps every event of the cluster for ever.",
+        effect: Effect::Normalise(rules::no_recorded_case),
     },
     OnPurpose {
         id: "ray-memory-variables",
@@ -149,14 +148,14 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
     },
     OnPurpose {
         id: "crash-is-no-maintenance",
-        reason: "A clustered task whose rank 0 ended with an exit code of its own has crashed, and uses the user's \
-                 retries; upstream takes it for a victim of host maintenance and starts it again for nothing.",
+        reason: "A clustered task whose rank 0 exited with its own exit code has crashed and uses the user's retries; \
+                 upstream treats it as evicted by host maintenance and starts it again without using a retry.",
         effect: Effect::Normalise(rules::crash_is_no_maintenance),
     },
     OnPurpose {
         id: "own-container-ends-task",
-        reason: "A task ends with its own container, also where a pod template puts others beside it; upstream marks \
-                 the own container of sidecar tasks only, and waits for the whole pod of all others.",
+        reason: "A task ends when its own container ends, also where a pod template adds containers; upstream marks \
+                 the task's container for sidecar tasks only, and waits for the whole pod of all other tasks.",
         effect: Effect::Normalise(rules::own_container_ends_task),
     },
     OnPurpose {
@@ -169,7 +168,7 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
         id: "corrupt-state-message",
         reason: "When the stored state of a plugin cannot be decoded, the error says what is wrong with the bytes; \
                  upstream always says that version 0 was found where version 1 was expected.",
-        effect: Effect::Normalise(rules::own_words_for_corrupt_state),
+        effect: Effect::Normalise(rules::own_message_for_corrupt_state),
     },
     OnPurpose {
         id: "template-resources-for-side-containers",
@@ -196,7 +195,7 @@ pub const ON_PURPOSE: &[OnPurpose] = &[
     },
 ];
 
-/// Takes what differs on purpose out of both sides.
+/// Removes deliberate differences from both results.
 pub fn normalise(case: &Case, expected: &mut Value, got: &mut Value) {
     for difference in ON_PURPOSE {
         if let Effect::Normalise(change) = difference.effect {
@@ -205,7 +204,7 @@ pub fn normalise(case: &Case, expected: &mut Value, got: &mut Value) {
     }
 }
 
-/// The difference for which the case is not run, if there is one.
+/// The difference because of which the case is not run, if there is one.
 pub fn skipped(case: &Case) -> Option<&'static OnPurpose> {
     ON_PURPOSE.iter().find(|difference| matches!(difference.effect, Effect::Skip(applies) if applies(case)))
 }
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_of_an_events_error_is_ours_and_its_message_is_not() {
+    fn the_error_code_of_an_event_may_differ_and_its_message_may_not() {
         let with = |error: Value| json!({"steps": [{"actionEvents": [{"error_info": error}]}]});
         let case = scenario(&json!([{"error_info": {"message": "m"}}]));
         assert!(judge(&case, &with(json!({"message": "m", "code": "C"}))).is_empty());
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_other_namespaces_are_not_ours_and_our_own_are() {
+    fn only_pods_of_the_namespace_of_the_task_are_compared() {
         let pod = |namespace: &str| json!({"pod_name": "p", "namespace": namespace});
         let recorded = |pods: Value| -> Case {
             let expected = json!({"info": {"logContext": {"pods": pods}}});
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_must_be_what_the_set_reports() {
+    fn a_crash_must_be_the_failure_that_the_jobset_reports() {
         let case: Case = serde_json::from_value(json!({
             "family": "phase", "name": "x", "now": "2009-11-10T23:00:00Z",
             "upstreamBugs": ["failed-exit-classified-system"],
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finalizer_comes_off_by_patch_and_only_once() {
+    fn a_finalizer_is_removed_by_a_patch_of_the_same_object() {
         let update = json!({"verb": "update", "kind": "Pod", "name": "p", "result": "ok", "object": {"kind": "Pod"}});
         let patch = |name: &str| json!({"verb": "patch", "kind": "Pod", "name": name, "result": "ok"});
         let case = recorded(&calls(&json!([update])));
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_create_that_finds_its_object_may_be_left_out_and_no_other() {
+    fn only_a_create_of_an_existing_object_may_be_missing() {
         let create = |result: &str| json!({"verb": "create", "kind": "Pod", "name": "p", "result": result});
         assert!(judge(&recorded(&calls(&json!([create("AlreadyExists")]))), &calls(&json!([]))).is_empty());
         assert!(!judge(&recorded(&calls(&json!([create("ok")]))), &calls(&json!([]))).is_empty());
@@ -317,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn courses_part_at_a_strangers_object_and_not_before() {
+    fn steps_are_compared_until_a_foreign_object_is_found() {
         let expected = recorded(&steps(&json!([{"stateVersion": 1}, {"stateVersion": 2}])));
         let refused = json!({"error": {"code": "ForeignObject", "message": "m"}});
         assert!(judge(&expected, &steps(&json!([{"stateVersion": 1}, refused]))).is_empty());
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn courses_part_where_a_refused_create_is_waited_for_and_nowhere_else() {
+    fn steps_are_compared_until_a_task_waits_after_a_transient_refusal() {
         let refused = |result: &str| json!([{"verb": "create", "kind": "Pod", "name": "p", "result": result}]);
         let waits = |result: &str| {
             steps(&json!([{"calls": refused(result), "stateVersion": 2,
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corrupt_state_is_told_in_our_own_words_and_is_nothing_else() {
+    fn only_a_corrupt_state_may_have_another_message() {
         let failed = |message: &str| {
             steps(
                 &json!([{"transition": {"phaseInfo": {"error": {"code": "CorruptedPluginState", "message": message}}},
@@ -351,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_amounts_of_a_template_apply_where_upstream_writes_zeros_and_nowhere_else() {
+    fn amounts_of_a_template_may_replace_only_zeros_of_upstream() {
         let pod = |limits: Value| json!({"resource": {"spec": {"containers": [{"resources": {"limits": limits}}]}}});
         let case = |templates: Value| -> Case {
             serde_json::from_value(json!({"family": "build", "name": "x", "now": "2009-11-10T23:00:00Z",
@@ -377,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_released_object_is_only_one_that_was_just_deleted() {
+    fn only_a_patch_right_after_a_delete_of_the_object_may_be_added() {
         let call = |verb: &str| json!({"verb": verb, "kind": "Pod", "name": "p", "result": "ok"});
         let case = recorded(&calls(&json!([call("delete")])));
         assert!(judge(&case, &calls(&json!([call("delete"), call("patch")]))).is_empty());
@@ -396,7 +395,10 @@ mod tests {
             |code: &str| recorded(&steps(&json!([step(code, json!([])), step(code, json!([call("delete", "p")]))])));
         let got =
             |code: &str, later: Value| steps(&json!([step(code, json!([call("delete", "p")])), step(code, later)]));
-        assert!(judge(&case(stuck), &got(stuck, json!([]))).is_empty(), "it is gone when the action is deleted");
+        assert!(
+            judge(&case(stuck), &got(stuck, json!([]))).is_empty(),
+            "the object is already deleted when the action is deleted"
+        );
         assert!(!judge(&case(stuck), &got(stuck, json!([call("delete", "q")]))).is_empty());
         assert!(!judge(&case("Hopeless"), &got("Hopeless", json!([]))).is_empty());
         let unfinished = |code: &str| {
@@ -405,11 +407,11 @@ mod tests {
         };
         let expected = steps(&json!([{"calls": [], "taskAction": {"status": {
             "pluginPhase": "PhaseQueued", "errorState": {"code": stuck}}}}]));
-        assert!(!judge(&recorded(&expected), &unfinished(stuck)).is_empty(), "the action goes on");
+        assert!(!judge(&recorded(&expected), &unfinished(stuck)).is_empty(), "the action has not ended");
     }
 
     #[test]
-    fn a_pause_counts_unless_a_timer_or_the_next_step_replaces_a_poll() {
+    fn a_requeue_time_counts_unless_a_timer_or_the_next_step_replaces_a_poll() {
         let case = recorded(&steps(&json!([{"requeueAfterSeconds": 10}])));
         let woken = |wake: &str, pause: u32| steps(&json!([{"requeueAfterSeconds": pause, "wake": wake}]));
         assert!(judge(&case, &woken("at", 3)).is_empty());

@@ -1,7 +1,7 @@
-//! Values inside texts: compressed queries and YAML documents.
+//! Decodes values inside strings: compressed queries and YAML documents.
 //!
-//! Two programs may encode the same value differently, and every reader decodes both to the same value. So these texts
-//! are compared by what they decode to. A text that cannot be decoded stays as it is, and is compared as a text.
+//! Two programs may encode the same value differently. These strings are therefore compared by their decoded values. A
+//! string that cannot be decoded is compared as it is.
 
 use std::io::Read as _;
 
@@ -13,19 +13,19 @@ use serde_json::{Map, Value};
 use super::canonical::{Style, canonical};
 use super::walk;
 
-/// What gzip data in base64 begins with: the magic number and the method `deflate`.
+/// The first characters of gzip data in base64: the magic number and the method `deflate`.
 const GZIP_IN_BASE64: &str = "H4sI";
 
 /// The field of a `RayJob` that is a YAML document.
 const RUNTIME_ENV: &str = "runtimeEnvYAML";
 
-/// Replaces encoded values of a result by what they decode to.
+/// Replaces encoded values of a result by their decoded values.
 ///
-/// Links to Azure Log Analytics carry a query that is compressed with gzip. The format leaves the compressor the choice
-/// between many encodings, and Go's compressor chooses others than ours.
+/// Links to Azure Log Analytics contain a query that is compressed with gzip. Go's compressor and ours encode the same
+/// query differently.
 ///
-/// The runtime environment of a Ray job is YAML, which leaves the writer the choice of quotes, indentation, the order of
-/// keys and the form of numbers.
+/// The runtime environment of a Ray job is YAML. Two writers may differ in quotes, indentation, the order of keys and the
+/// form of numbers.
 pub fn decode(result: &mut Value) {
     walk::objects(result, &mut |members| {
         replace(members, "uri", decoded_link);
@@ -80,7 +80,7 @@ mod tests {
         one == other
     }
 
-    /// The first is from Go's `compress/gzip`, the second the same data stored without compression.
+    /// The first link is from Go's `compress/gzip`; the second has the same data without compression.
     #[test]
     fn links_are_equal_when_their_queries_decompress_to_the_same_text() {
         let go = "https://q/H4sIAAAAAAAA%2F8pIzcnJV8AgAQEAAP%2F%2F41E9jRcAAAA%3D";
@@ -97,7 +97,7 @@ mod tests {
         let go = "env_vars:\n  a: b\n\"n\": 1e+06\npip:\n- numpy\n";
         assert!(equal(RUNTIME_ENV, go, "pip: ['numpy']\nenv_vars: {a: \"b\"}\n'n': 1000000\n"));
         assert!(!equal(RUNTIME_ENV, go, "pip: ['numpy']\nenv_vars: {a: \"\"}\n'n': 1000000\n"));
-        assert!(!equal(RUNTIME_ENV, "v: \"1\"\n", "v: 1\n"), "a text is no number");
+        assert!(!equal(RUNTIME_ENV, "v: \"1\"\n", "v: 1\n"), "a string is not a number");
         assert!(!equal(RUNTIME_ENV, "pip: [a, b]\n", "pip: [b, a]\n"), "the order of a list counts");
     }
 }

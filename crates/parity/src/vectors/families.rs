@@ -1,4 +1,5 @@
-//! Our result for a case, in the shape of the recorded one. One file per family; each calls what the executor calls.
+//! Computes our result for a case, in the format of the recorded one. There is one file per family; each calls the same
+//! functions as the executor.
 
 mod build;
 mod config;
@@ -45,17 +46,17 @@ pub fn produce(case: &Case) -> anyhow::Result<Value> {
     }
 }
 
-/// The answer to a function that this runner does not know.
+/// The error for an unknown function.
 fn unknown_function(case: &Case) -> anyhow::Error {
     anyhow::anyhow!("function {} is not implemented", case.function())
 }
 
-/// An argument as a value of our own type; null and absent read as the type's default.
+/// An argument, decoded. Null and absence give the default of the type.
 fn argument<T: DeserializeOwned + Default>(case: &Case, key: &str) -> anyhow::Result<T> {
     decoded(case.arg(key)).with_context(|| format!("argument {key}"))
 }
 
-/// JSON as a value of our own type; null reads as the type's default.
+/// A decoded JSON value. Null gives the default of the type.
 fn decoded<T: DeserializeOwned + Default>(value: &Value) -> anyhow::Result<T> {
     if value.is_null() { Ok(T::default()) } else { Ok(serde_json::from_value(value.clone())?) }
 }

@@ -1,4 +1,4 @@
-//! The installation that a case runs in: its configuration, and what follows from it.
+//! The installation of a case: its configuration, platform and plugins.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::case::Case;
 
-/// Made once: it never changes, and it costs more than running a case.
+/// Created once, because it never changes and costs more than running a case.
 static LOADER: LazyLock<Loader> = LazyLock::new(Loader::new);
 
-/// The recorder silenced its logger in code; that shows in recorded configurations and in co-pilot's arguments.
+/// The logger settings of the recorder, which are part of recorded configurations and of co-pilot's arguments.
 const RECORDER: &str = r#"logger: {level: 0, mute: true, formatter: {type: ""}}"#;
 
 /// Configuration and environment of a case.
@@ -23,14 +23,14 @@ pub struct Installation {
     /// The configuration, loaded from its file form.
     pub config: Config,
     environment: Arc<std::collections::BTreeMap<String, String>>,
-    /// What the plugin would read from the cluster's definition of Spark applications.
+    /// What the Spark plugin would read from the definition of SparkApplication in the cluster.
     spark_definition: Option<Arc<Value>>,
 }
 
 impl Installation {
-    /// The installation of a case. Its configuration goes through the real loader, which knows every key.
+    /// The installation of a case. The real loader reads its configuration.
     pub fn of(case: &Case) -> anyhow::Result<Self> {
-        // JSON is YAML.
+        // JSON is valid YAML.
         let text = if case.config.is_null() { "{}".to_owned() } else { case.config.to_string() };
         let file = |name: &str, text: &str| SourceFile { name: name.into(), text: text.into() };
         let sources = Sources {
@@ -38,7 +38,7 @@ impl Installation {
             environment: case.process_env.clone(),
             ..Sources::default()
         };
-        let loaded = LOADER.load(&sources).context("the configuration of the case was refused")?;
+        let loaded = LOADER.load(&sources).context("the configuration of the case is invalid")?;
         let supported = case.input("context").get("sparkPodTemplateSupported").and_then(Value::as_bool);
         Ok(Self {
             config: loaded.config,
@@ -47,7 +47,7 @@ impl Installation {
         })
     }
 
-    /// What the platform brings to every task; pod templates come from the context of a case.
+    /// The platform settings of every task. Pod templates come from the context of the case.
     pub fn platform(&self, context: &Value) -> anyhow::Result<Platform> {
         let default_namespace = context.get("podTemplateDefaultNamespace").and_then(Value::as_str).unwrap_or_default();
         let mut pod_templates = PodTemplates::new(default_namespace);

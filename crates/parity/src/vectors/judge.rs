@@ -1,4 +1,4 @@
-//! Whether a result is the recorded one.
+//! Compares a result with the recorded one.
 
 use serde_json::{Map, Value, json};
 
@@ -9,27 +9,27 @@ use super::differences as on_purpose;
 use super::families::stored_state_meaning;
 use super::{encoded, steps, upstream_bugs, walk};
 
-/// Where the result of a case is not the recorded one; empty if it is.
+/// The differences between the result of a case and the recorded one; empty if they are equal.
 ///
-/// Both sides are first brought to the same form: what the recording leaves open, what is a known defect of upstream,
-/// and what we do differently on purpose is taken out or rewritten, in this order. Everything else is compared.
+/// Both results are normalised first. Three things are removed or rewritten, in this order: what the recording leaves
+/// open, known defects of upstream, and deliberate differences. Everything else is compared.
 pub fn judge(case: &Case, got: &Value) -> Vec<Difference> {
     let (mut expected, mut got) = (case.expected.clone(), got.clone());
     expect_error_instead_of_crash(&mut expected);
-    settle_messages(&mut expected, &mut got);
-    settle_texts(&mut expected, &mut got);
+    normalise_messages(&mut expected, &mut got);
+    normalise_texts(&mut expected, &mut got);
     for side in [&mut expected, &mut got] {
-        settle_codes(side);
+        drop_empty_codes(side);
         encoded::decode(side);
     }
     if case.family == "state" {
-        settle_stored_state(&mut expected, &mut got);
+        decode_stored_state(&mut expected, &mut got);
     }
     if case.family == "phase" {
         drop_completion_of_running(&mut expected);
     }
     if case.is_scenario() {
-        steps::settle(&mut expected, &mut got);
+        steps::normalise(&mut expected, &mut got);
     }
     upstream_bugs::relax(case, &mut expected, &mut got);
     on_purpose::normalise(case, &mut expected, &mut got);
@@ -37,7 +37,7 @@ pub fn judge(case: &Case, got: &Value) -> Vec<Difference> {
     differences(&canonical(style, &expected), &canonical(style, &got))
 }
 
-/// What kind of document the result of a case is.
+/// The kind of document of the result of a case.
 fn style_of(case: &Case) -> Style {
     match (case.family.as_str(), case.function()) {
         ("tasklog", _) | (_, "pod.extendedResourcesOverride") => Style::Proto,
@@ -54,32 +54,32 @@ fn style_of(case: &Case) -> Style {
     }
 }
 
-/// Upstream crashes on this input; an executor must not, and must say that the task cannot work.
+/// Where upstream panics, we must return the error that the task is invalid.
 fn expect_error_instead_of_crash(expected: &mut Value) {
     if expected.get("panic") == Some(&Value::Bool(true)) {
         *expected = json!({"error": {"code": "BadTaskSpecification", "message": "", "messageExact": false}});
     }
 }
 
-/// Takes out the texts of errors that came from a Go library, and on both sides the repeated blanks of others.
-fn settle_messages(expected: &mut Value, got: &mut Value) {
+/// Removes error messages of Go libraries, and repeated spaces in all other error messages.
+fn normalise_messages(expected: &mut Value, got: &mut Value) {
     match (expected, got) {
         (Value::Object(expected), Value::Object(got)) => {
             if let Some(exact) = expected.remove("messageExact") {
-                settle_message(exact == Value::Bool(true), expected, got);
+                normalise_message(exact == Value::Bool(true), expected, got);
             }
             for (key, value) in expected.iter_mut() {
                 if let Some(other) = got.get_mut(key) {
-                    settle_messages(value, other);
+                    normalise_messages(value, other);
                 }
             }
         }
         (Value::Array(expected), Value::Array(got)) => {
             for (value, other) in expected.iter_mut().zip(got) {
-                settle_messages(value, other);
+                normalise_messages(value, other);
             }
         }
-        // An error on one side only: the marker must not be what is reported.
+        // An error in one result only: the marker itself must not be reported as a difference.
         (Value::Object(expected), _) => {
             expected.remove("messageExact");
         }
@@ -87,36 +87,37 @@ fn settle_messages(expected: &mut Value, got: &mut Value) {
     }
 }
 
-/// Where a Go library begins to speak inside a longer text. Our own libraries have their own words.
+/// The beginnings of messages of Go libraries inside longer texts. Our libraries have other messages.
 const GO_WORDING: &[&str] = &["proto: cannot parse", "parse \""];
 
-/// What the recorder shows for the container name that upstream draws at random.
+/// The recorder's placeholder for the container name that upstream generates at random.
 const RANDOM_NAME: &str = "zzzz";
 
 const NO_BREAK_SPACE: char = '\u{a0}';
 
-/// Texts agree if they agree up to where a Go library speaks. A random name agrees with any name of its form, as long
-/// as it is the same one everywhere.
-fn settle_texts(expected: &mut Value, got: &mut Value) {
+/// Texts are compared up to the message of a Go library. A random name equals any name of its form, but it must be the same
+/// name everywhere in the result.
+fn normalise_texts(expected: &mut Value, got: &mut Value) {
     let mut random: Option<String> = None;
     walk::text_pairs(expected, got, &mut |expected, got| {
-        // Go's protobuf library writes a no-break space now and then, so that nobody relies on its texts.
+        // Go's protobuf library sometimes writes a no-break space, so that no program relies on its messages.
         for text in [&mut *expected, &mut *got] {
             if text.contains(NO_BREAK_SPACE) {
                 *text = text.replace(NO_BREAK_SPACE, " ");
             }
         }
-        let own_words = GO_WORDING.iter().filter_map(|words| expected.find(words)).min();
-        let same_words = own_words.is_some_and(|end| end > 0 && got.starts_with(&expected[..end]));
-        if same_words || (expected == RANDOM_NAME && random.get_or_insert_with(|| got.clone()) == got && is_random(got))
+        let prefix_end = GO_WORDING.iter().filter_map(|words| expected.find(words)).min();
+        let same_prefix = prefix_end.is_some_and(|end| end > 0 && got.starts_with(&expected[..end]));
+        if same_prefix
+            || (expected == RANDOM_NAME && random.get_or_insert_with(|| got.clone()) == got && is_random(got))
         {
             got.clone_from(expected);
         }
     });
 }
 
-/// An error without a code: some recordings show an empty code, others none.
-fn settle_codes(side: &mut Value) {
+/// Removes empty error codes: some recordings have an empty code, others none.
+fn drop_empty_codes(side: &mut Value) {
     walk::objects(side, &mut |members| {
         for name in ["error", "handlerError"] {
             if let Some(Value::Object(error)) = members.get_mut(name)
@@ -132,16 +133,16 @@ fn is_random(name: &str) -> bool {
     name.len() == RANDOM_NAME.len() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
-/// Upstream computes a completion time for an object that still runs, too: its start or its creation. Garbage collection
-/// reads the time only of an object that has ended, so nothing depends on it, and our plugins have none.
+/// Upstream also computes a completion time for an object that still runs: its start or its creation. Our plugins do not.
+/// Garbage collection reads the time only of ended objects, so nothing depends on it.
 fn drop_completion_of_running(expected: &mut Value) {
     if expected.pointer("/gc/terminal") == Some(&Value::Bool(false)) {
         expected["gc"]["completionTime"] = Value::Null;
     }
 }
 
-/// Stored state compares by what it says: the Go encoding also keeps the time zone in which a time was written.
-fn settle_stored_state(expected: &mut Value, got: &mut Value) {
+/// Decodes stored state. The bytes may differ, because the Go encoding also contains the time zone of each time.
+fn decode_stored_state(expected: &mut Value, got: &mut Value) {
     for side in [expected, got] {
         if let Some(encoded) = side.pointer_mut("/value/gob") {
             *encoded = stored_state_meaning(encoded);
@@ -149,7 +150,7 @@ fn settle_stored_state(expected: &mut Value, got: &mut Value) {
     }
 }
 
-fn settle_message(exact: bool, expected: &mut Map<String, Value>, got: &mut Map<String, Value>) {
+fn normalise_message(exact: bool, expected: &mut Map<String, Value>, got: &mut Map<String, Value>) {
     for side in [expected, got] {
         if !exact {
             side.remove("message");
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inexact_message_leaves_the_code() {
+    fn the_code_of_an_inexact_message_is_compared() {
         let expected = case(&json!({"error": {"code": "A", "message": "go says", "messageExact": false}}));
         assert!(judge(&expected, &json!({"error": {"code": "A", "message": "we say"}})).is_empty());
         assert!(!judge(&expected, &json!({"error": {"code": "B", "message": "go says"}})).is_empty());
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_code_is_no_code_and_no_other() {
+    fn an_empty_code_equals_a_missing_code_only() {
         let empty = case(&json!({"error": {"code": "", "message": "m", "messageExact": true}}));
         let none = case(&json!({"error": {"message": "m"}}));
         for expected in [empty, none] {
@@ -193,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_message_must_match_but_for_repeated_blanks() {
+    fn an_exact_message_must_match_except_for_repeated_spaces() {
         let expected = case(&json!({"error": {"code": "A", "message": "a b", "messageExact": true}}));
         assert!(judge(&expected, &json!({"error": {"code": "A", "message": "a  b"}})).is_empty());
         assert!(!judge(&expected, &json!({"error": {"code": "A", "message": "a c"}})).is_empty());
     }
 
     #[test]
-    fn a_text_counts_up_to_where_a_go_library_speaks() {
+    fn a_text_is_compared_up_to_the_message_of_a_go_library() {
         let expected = case(&json!({"note": "bad spec: proto: cannot parse x"}));
         assert!(judge(&expected, &json!({"note": "bad spec: invalid varint"})).is_empty());
         assert!(!judge(&expected, &json!({"note": "good spec: invalid varint"})).is_empty());
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_random_name_is_any_name_but_one() {
+    fn a_random_name_may_differ_but_must_be_the_same_everywhere() {
         let expected = case(&json!({"a": "zzzz", "b": "zzzz"}));
         assert!(judge(&expected, &json!({"a": "q1w2", "b": "q1w2"})).is_empty());
         assert!(!judge(&expected, &json!({"a": "q1w2", "b": "e3r4"})).is_empty());
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_environment_variable_is_seen_through_all_layers() {
+    fn a_changed_environment_variable_is_found() {
         let pod =
             |value: &str| json!({"resource": {"spec": {"containers": [{"env": [{"name": "A", "value": value}]}]}}});
         let found = judge(&case(&pod("1")), &pod("2"));

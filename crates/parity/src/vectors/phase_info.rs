@@ -1,4 +1,4 @@
-//! What a plugin says about an attempt, in the shape of the vectors.
+//! Converts the phase that a plugin returns to the format of the vectors.
 
 use aileron_idl::struct_to_json;
 use aileron_machinery::{ErrorKind, ExecutionError, ExternalResource, PhaseInfo, TaskInfo};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::messages::message_json;
 
-/// A phase with everything said about it.
+/// A phase with its reason, error and task information.
 pub fn phase_info(phase: &PhaseInfo) -> anyhow::Result<Value> {
     Ok(json!({
         "phase": phase.phase().as_str(),

@@ -1,4 +1,4 @@
-//! What the runner prints and writes down.
+//! The report of the runner, and the results that it writes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,18 +9,18 @@ use serde_json::Value;
 
 use super::case::Case;
 
-/// How a case went.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The result is the recorded one.
-    Passed,
-    /// It is not, or there is none; one line per place.
+    ProxiedRequest,
+    /// The result differs, with one line per difference; or there is no result.
     Failed(Vec<String>),
     /// Not run, with the reason.
     Skipped(String),
 }
 
-/// How many cases went which way.
+/// The number of cases per outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Cases with the recorded result.
@@ -38,13 +38,13 @@ pub struct Report {
     notes: Vec<String>,
 }
 
-/// How many differing places of one case are printed unless everything is asked for.
+/// How many differences of one case are printed without `--verbose`.
 const PLACES: usize = 8;
 
 impl Counts {
     fn add(&mut self, outcome: &Outcome) {
         match outcome {
-            Outcome::Passed => self.passed += 1,
+            Outcome::ProxiedRequest => self.passed += 1,
             Outcome::Failed(_) => self.failed += 1,
             Outcome::Skipped(_) => self.skipped += 1,
         }
@@ -58,12 +58,12 @@ impl std::fmt::Display for Counts {
 }
 
 impl Report {
-    /// Notes how a case went.
+    /// Adds the outcome of a case.
     pub fn add(&mut self, case: &Case, outcome: Outcome) {
         self.outcomes.push((case.folder(), case.id(), outcome));
     }
 
-    /// Notes something that whoever reads the report should know.
+    /// Adds a note for the reader of the report.
     pub fn note(&mut self, note: String) {
         self.notes.push(note);
     }
@@ -85,13 +85,13 @@ impl Report {
         self.outcomes.iter().filter(|(_, _, o)| matches!(o, Outcome::Failed(_))).map(|(_, id, _)| id.as_str())
     }
 
-    /// Failures with their places, then one line per folder, then the counts alone on the last line.
+    /// The failures with their differences, then one line per folder, then the total counts on the last line.
     pub fn render(&self, verbose: bool) -> String {
         let mut text: String = self.notes.iter().map(|note| format!("note: {note}\n")).collect();
         let mut folders: BTreeMap<&str, Counts> = BTreeMap::new();
         for (folder, id, outcome) in &self.outcomes {
             folders.entry(folder).or_default().add(outcome);
-            // Writing to a text cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = match outcome {
                 Outcome::Failed(places) => writeln!(text, "FAILED {id}{}", listed(places, verbose)),
                 Outcome::Skipped(reason) if verbose => writeln!(text, "SKIPPED {id}: {reason}"),
@@ -120,7 +120,7 @@ fn listed(places: &[String], verbose: bool) -> String {
     text
 }
 
-/// Writes what a case produced below the folder, in the shape of `expected`.
+/// Writes the result of a case below the folder, in the format of `expected`.
 pub fn write_result(folder: &Path, case: &Case, result: &Value) -> io::Result<()> {
     let folder = folder.join(case.folder());
     fs::create_dir_all(&folder)?;

@@ -2,7 +2,7 @@
 
 use super::case::Case;
 
-/// A choice of cases by `family`, `family/group` or `family/group/name`.
+/// A selection of cases by `family`, `family/group` or `family/group/name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     prefixes: Vec<String>,
@@ -20,13 +20,13 @@ impl Selection {
         Self { prefixes: prefixes.map(str::to_owned).collect() }
     }
 
-    /// Whether the case is chosen.
+    /// Whether the case is selected.
     pub fn includes(&self, case: &Case) -> bool {
         let id = case.id();
         self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| is_below(&id, prefix))
     }
 
-    /// The paths that chose none of these cases, so that a misspelt one does not pass for success.
+    /// The paths that select none of these cases, so that a misspelt path is reported.
     pub fn unused<'a>(&'a self, cases: &'a [Case]) -> impl Iterator<Item = &'a str> {
         self.prefixes.iter().filter(|prefix| !cases.iter().any(|case| is_below(&case.id(), prefix))).map(String::as_str)
     }

@@ -1,10 +1,10 @@
-//! What a recording of steps leaves open: reads from a watch cache, and how the action itself is written.
+//! Normalises the steps of scenarios: reads, and writes of the action itself, are not compared.
 
 use serde_json::{Value, json};
 
-/// Brings the calls of both sides to what must agree: everything but reads, and writes of the TaskAction itself, whose
-/// effect is compared instead.
-pub fn settle(expected: &mut Value, got: &mut Value) {
+/// Removes calls that need not be equal: reads, which may come from a watch cache, and writes of the TaskAction, whose
+/// resulting state is compared instead.
+pub fn normalise(expected: &mut Value, got: &mut Value) {
     of_mut(expected)
         .iter_mut()
         .zip(of_mut(got))
@@ -15,7 +15,7 @@ pub fn settle(expected: &mut Value, got: &mut Value) {
             if let Some(Value::Array(calls)) = members.get_mut("calls") {
                 calls.retain(|call| call["verb"] != "get" && call["kind"] != "TaskAction");
             }
-            // The encoded state is compared decoded.
+            // The decoded state is compared instead.
             members.remove("stateGob");
             if let Some(Value::Object(status)) =
                 members.get_mut("taskAction").and_then(|action| action.get_mut("status"))
@@ -36,11 +36,11 @@ pub fn of_mut(side: &mut Value) -> &mut [Value] {
     side.get_mut("steps").and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
 }
 
-/// Leaves out the steps from the first one of ours for which the condition holds: from there on the two take different
-/// ways. The condition gets our step and the recorded one.
+/// Removes the first step for which the condition holds and all later steps: from there on the two results differ. The
+/// condition gets our step and the recorded one.
 pub fn cut_where(expected: &mut Value, got: &mut Value, condition: impl Fn(&Value, &Value) -> bool) {
-    let parting = of(got).iter().zip(of(expected)).position(|(got, expected)| condition(got, expected));
-    if let Some(index) = parting {
+    let first = of(got).iter().zip(of(expected)).position(|(got, expected)| condition(got, expected));
+    if let Some(index) = first {
         for side in [expected, got] {
             if let Some(Value::Array(steps)) = side.get_mut("steps") {
                 steps.truncate(index);
@@ -49,7 +49,7 @@ pub fn cut_where(expected: &mut Value, got: &mut Value, condition: impl Fn(&Valu
     }
 }
 
-/// Upstream crashes in this step; an executor must say that the task cannot work, as an error or in the status.
+/// Where upstream panics in a step, we must report an invalid task, as an error or in the status.
 fn expect_error_instead_of_crash(expected: &mut Value, got: &mut Value) {
     if expected.get("panic") != Some(&Value::Bool(true)) {
         return;
@@ -63,9 +63,9 @@ fn expect_error_instead_of_crash(expected: &mut Value, got: &mut Value) {
 mod tests {
     use super::*;
 
-    fn settled(calls: &Value) -> Value {
+    fn normalised(calls: &Value) -> Value {
         let mut document = json!({"steps": [{"calls": calls}]});
-        settle(&mut document, &mut Value::Null);
+        normalise(&mut document, &mut Value::Null);
         document["steps"][0]["calls"].take()
     }
 
@@ -74,19 +74,19 @@ mod tests {
         let call = |verb: &str, kind: &str| json!({"verb": verb, "kind": kind});
         let calls =
             json!([call("get", "Pod"), call("create", "Pod"), call("patch", "TaskAction"), call("delete", "Pod")]);
-        assert_eq!(settled(&calls), json!([call("create", "Pod"), call("delete", "Pod")]));
+        assert_eq!(normalised(&calls), json!([call("create", "Pod"), call("delete", "Pod")]));
     }
 
     #[test]
     fn a_crash_must_become_an_error_or_a_failed_action() {
-        let settled = |step: Value| {
+        let normalised = |step: Value| {
             let (mut expected, mut got) = (json!({"steps": [{"panic": true, "calls": []}]}), json!({"steps": [step]}));
-            settle(&mut expected, &mut got);
+            normalise(&mut expected, &mut got);
             expected == got
         };
-        assert!(settled(json!({"error": {"code": "BadTaskSpecification"}, "calls": []})));
-        assert!(settled(json!({"taskAction": {"status": {"errorState": {"code": "BadTaskSpecification"}}}})));
-        assert!(!settled(json!({"error": {"code": ""}})));
-        assert!(!settled(json!({"panic": true})));
+        assert!(normalised(json!({"error": {"code": "BadTaskSpecification"}, "calls": []})));
+        assert!(normalised(json!({"taskAction": {"status": {"errorState": {"code": "BadTaskSpecification"}}}})));
+        assert!(!normalised(json!({"error": {"code": ""}})));
+        assert!(!normalised(json!({"panic": true})));
     }
 }

@@ -1,7 +1,7 @@
-//! Known defects of upstream that a recorded result may show, and what is right instead.
+//! Known defects of upstream in recorded results, and the correct results.
 //!
-//! A rule relaxes exactly what its defect touches; everything else of the case still counts. A rule either takes the
-//! defect out of both sides, or rewrites what was recorded into the right result, so that the right result is demanded.
+//! A rule relaxes only what its defect affects; everything else of the case is still compared. A rule either removes the
+//! defect from both results, or replaces the recorded result by the correct one, which is then required.
 
 mod scenarios;
 
@@ -13,11 +13,11 @@ pub(crate) use scenarios::success_stays_success;
 use super::case::Case;
 use super::{steps, walk};
 
-/// A defect and what it means for the comparison.
+/// A defect and its effect on the comparison.
 pub struct Rule {
-    /// The name under which cases refer to it.
+    /// The name of the defect in the cases.
     pub id: &'static str,
-    /// Changes the recorded and the produced result before they are compared.
+    /// Changes the recorded and our result before they are compared.
     relax: fn(&Case, &mut Value, &mut Value),
 }
 
@@ -50,11 +50,11 @@ pub fn relax(case: &Case, expected: &mut Value, got: &mut Value) {
     }
 }
 
-/// That a crash is not demanded is a rule for all cases already.
+/// For defects that need no rule: in all cases, a recorded panic is already replaced by an error.
 fn nothing_more(_: &Case, _: &mut Value, _: &mut Value) {}
 
-/// Zeros are dropped, and with a recorded zero what we have in its place: without the zero, the amount of a pod template
-/// applies there.
+/// Removes zero quantities. Where the recorded quantity is zero, ours is removed too: it may be the amount of a pod
+/// template, which upstream's zero hides.
 pub(crate) fn drop_zero_quantities(_: &Case, expected: &mut Value, got: &mut Value) {
     let is_zero = |value: &Value| {
         value.as_str().and_then(|text| text.parse::<Quantity>().ok()).is_some_and(|quantity| quantity.is_zero())
@@ -77,10 +77,10 @@ pub(crate) fn drop_zero_quantities(_: &Case, expected: &mut Value, got: &mut Val
     }
 }
 
-/// Upstream wires the two variables to cpu.
+/// Upstream sets the two memory variables from the CPU fields.
 pub(crate) fn memory_env_may_select_memory(_: &Case, _: &mut Value, got: &mut Value) {
     walk::objects(got, &mut |members| {
-        let (wanted, recorded) = match members.get("name").and_then(Value::as_str) {
+        let (correct, recorded) = match members.get("name").and_then(Value::as_str) {
             Some("MEMORY_REQUESTS") => ("requests.memory", "requests.cpu"),
             Some("MEMORY_LIMITS") => ("limits.memory", "limits.cpu"),
             _ => return,
@@ -89,7 +89,7 @@ pub(crate) fn memory_env_may_select_memory(_: &Case, _: &mut Value, got: &mut Va
             .get_mut("valueFrom")
             .and_then(|source| source.get_mut("resourceFieldRef"))
             .and_then(|reference| reference.get_mut("resource"));
-        if let Some(resource) = selected.filter(|resource| **resource == wanted) {
+        if let Some(resource) = selected.filter(|resource| **resource == correct) {
             *resource = recorded.into();
         }
     });
@@ -103,7 +103,7 @@ fn ignore_log_links(_: &Case, expected: &mut Value, got: &mut Value) {
     }
 }
 
-/// Upstream lists the pods of the whole cluster; only those of the task's namespace must be there.
+/// Upstream lists the pods of the whole cluster; only those of the task's namespace are required.
 fn foreign_pods_may_be_missing(case: &Case, expected: &mut Value, got: &mut Value) {
     let own = case.input("context").get("namespace").cloned().unwrap_or_default();
     let pods = |side: &Value| side.pointer("/info/logContext/pods").cloned().unwrap_or_default();
@@ -114,14 +114,14 @@ fn foreign_pods_may_be_missing(case: &Case, expected: &mut Value, got: &mut Valu
     }
 }
 
-/// A container that ended with an exit code failed by itself, whatever the pod says; in a scenario, the user's retries
-/// are then used, and the two take different ways from there.
+/// A container that ended with an exit code failed by itself, whatever the pod's status is. In a scenario this uses the
+/// user's retries, and the later steps are not compared.
 fn failed_exit_may_be_the_users(_: &Case, expected: &mut Value, got: &mut Value) {
     scenarios::users_retries_may_be_used(expected, got);
     fn settle(expected: &mut Value, got: &mut Value) {
         let kind = |side: &Value| side.pointer("/error/kind").and_then(Value::as_str).map(str::to_owned);
-        let may_be_theirs = kind(expected).as_deref() == Some("SYSTEM") && kind(got).as_deref() == Some("USER");
-        if may_be_theirs && let (Some(recorded), Some(ours)) = (expected.get_mut("error"), got.get("error")) {
+        let is_user_error = kind(expected).as_deref() == Some("SYSTEM") && kind(got).as_deref() == Some("USER");
+        if is_user_error && let (Some(recorded), Some(ours)) = (expected.get_mut("error"), got.get("error")) {
             recorded["kind"] = ours["kind"].clone();
             recorded["code"] = ours["code"].clone();
         }
@@ -142,8 +142,8 @@ fn failed_exit_may_be_the_users(_: &Case, expected: &mut Value, got: &mut Value)
     settle(expected, got);
 }
 
-/// Upstream takes `$1` in a path for a reference into the template. The right text is the template with its variables
-/// replaced and nothing else; with variables beyond the plain paths, only success is demanded.
+/// Upstream treats `$1` in a path as a reference to a regex group. The correct text is the template with its variables
+/// replaced and nothing else. With other variables than the paths, only success is required.
 fn render_literally(case: &Case, expected: &mut Value, got: &mut Value) {
     let context = case.arg("context");
     let path = |key: &str| context.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_exit_may_be_the_users_and_keeps_its_message() {
+    fn a_failed_exit_may_be_a_user_error_and_keeps_its_message() {
         let phase = |kind: &str, code: &str, message: &str| json!({"phase": "PhaseRetryableFailure", "error": {"kind": kind, "code": code, "message": message}});
         let case = case("phase", "failed-exit-classified-system", &json!({}), &phase("SYSTEM", "Interrupted", "m"));
         assert!(judge(&case, &phase("SYSTEM", "Interrupted", "m")).is_empty());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn cleanup_may_be_asked_for_and_never_be_forgotten() {
+    fn cleanup_may_be_added_but_not_dropped() {
         let phase = |cleanup: bool| json!({"phase": "PhaseRetryableFailure", "cleanupOnFailure": cleanup});
         let dropped = case("phase", "cleanup-flag-dropped", &json!({}), &phase(false));
         assert!(judge(&dropped, &phase(true)).is_empty());

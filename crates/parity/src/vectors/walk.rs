@@ -1,4 +1,4 @@
-//! Visiting every object of a JSON document, for rules that apply wherever a shape occurs.
+//! Visits every object or text of a JSON document, for rules that apply anywhere in it.
 
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ pub fn texts(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
     }
 }
 
-/// Calls the visitor with every two objects that stand at the same place of two documents, outermost first.
+/// Calls the visitor with each pair of objects at the same place of two documents, outermost first.
 pub fn object_pairs(one: &mut Value, other: &mut Value, visit: &mut dyn FnMut(&mut Members, &mut Members)) {
     if let (Value::Object(one), Value::Object(other)) = (&mut *one, &mut *other) {
         visit(one, other);
@@ -35,7 +35,7 @@ pub fn object_pairs(one: &mut Value, other: &mut Value, visit: &mut dyn FnMut(&m
     pairs_below(one, other, &mut |one, other| object_pairs(one, other, visit));
 }
 
-/// Calls the visitor with every two texts that stand at the same place of two documents.
+/// Calls the visitor with each pair of texts at the same place of two documents.
 pub fn text_pairs(one: &mut Value, other: &mut Value, visit: &mut dyn FnMut(&mut String, &mut String)) {
     if let (Value::String(one), Value::String(other)) = (&mut *one, &mut *other) {
         visit(one, other);

@@ -1,6 +1,6 @@
-//! The world that a recorded scenario plays in: a cluster, a clock, storage and services, all of them in memory.
+//! The simulated environment of a recorded scenario: a cluster, a clock, storage and services, all in memory.
 //!
-//! It answers as an API server would, refuses what a step tells it to refuse, and writes down what was asked of it.
+//! It answers like an API server, returns the failures that a step injects, and records all calls.
 
 mod actions;
 mod objects;
@@ -8,6 +8,7 @@ mod services;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use aileron_action::TaskAction;
 use aileron_executor::manager::ManagerBackends;
@@ -31,15 +32,15 @@ struct Injection {
     reason: String,
     code: u16,
     message: String,
-    /// A transport error instead of an answer.
+    /// The message of a transport error, instead of an answer of the server.
     generic: Option<String>,
-    /// Restricts it to TaskActions; without it everything else is meant.
+    /// The kind of object that is affected; without it, all kinds except TaskAction.
     kind: Option<String>,
-    /// How often it happens; without it, always.
+    /// How many calls fail; without it, all.
     times: Option<u32>,
 }
 
-/// A Kubernetes event that has become visible.
+/// A Kubernetes event.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct EventDescription {
@@ -67,7 +68,7 @@ struct Removed {
 /// Kind, namespace, name.
 type Key = (String, String, String);
 
-/// Everything that changes while a scenario plays.
+/// The mutable state of a scenario.
 #[derive(Debug)]
 struct State {
     now: Timestamp,
@@ -83,16 +84,18 @@ struct State {
     catalog_calls: Vec<Value>,
 }
 
-/// The world of one scenario.
+/// The simulated environment of one scenario.
 #[derive(Debug)]
 pub struct World {
-    /// Blobs.
+    /// The blob store.
     pub store: std::sync::Arc<MemoryStore>,
+    /// The first time of the scenario, as time of day and as monotonic time. Both clocks of the world advance together.
+    start: (Timestamp, Instant),
     state: Mutex<State>,
 }
 
 impl World {
-    /// A world with nothing in it but an action.
+    /// An environment that contains only an action.
     pub fn new(now: Timestamp, action: TaskAction) -> Self {
         let state = State {
             now,
@@ -107,10 +110,10 @@ impl World {
             catalog: CatalogAnswers::default(),
             catalog_calls: Vec::new(),
         };
-        Self { store: std::sync::Arc::default(), state: Mutex::new(state) }
+        Self { store: std::sync::Arc::default(), start: (now, Instant::now()), state: Mutex::new(state) }
     }
 
-    /// What a plugin manager works with in this world.
+    /// The backends of a plugin manager in this environment.
     pub fn backends(self: &Arc<Self>, store: Arc<dyn BlobStore>) -> ManagerBackends {
         let (objects, clock) = (Arc::clone(self) as _, Arc::clone(self) as _);
         ManagerBackends { objects, store, gate: Arc::default(), tokens: None, clock }
@@ -120,7 +123,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts blobs into storage, given as base64 by their locations.
+    /// Adds blobs to the store. `files` maps locations to base64.
     pub fn add_files(&self, files: &Value) -> anyhow::Result<()> {
         for (location, content) in files.as_object().into_iter().flatten() {
             self.store.insert(location.clone(), bytes(content).with_context(|| format!("file {location}"))?);
@@ -128,9 +131,9 @@ impl World {
         Ok(())
     }
 
-    /// Everything that happens before a step, in the recorded order; what earlier steps asked for is forgotten.
+    /// Applies the changes before a step, in the recorded order, and clears the calls of earlier steps.
     ///
-    /// `now` is the clock of the step. Time passes last, so that events are still seen at the old time.
+    /// `now` is the clock of the step. It is set last, so that events are recorded at the previous time.
     pub fn prepare(&self, step: &Value, now: Timestamp) -> anyhow::Result<()> {
         self.add_files(step.get("files").unwrap_or(&Value::Null))?;
         let mut state = self.state();
@@ -168,19 +171,19 @@ impl World {
         Ok(())
     }
 
-    /// The action as it is stored, if it is still there.
+    /// The stored action, if it still exists.
     pub fn action(&self) -> Option<TaskAction> {
         self.state().action.clone()
     }
 
-    /// Changes the stored action, if it is still there.
+    /// Changes the stored action, if it still exists.
     pub fn change_action(&self, change: impl FnOnce(&mut TaskAction)) {
         if let Some(action) = &mut self.state().action {
             change(action);
         }
     }
 
-    /// Deletes the action as a user would: at once, or as soon as nobody holds it.
+    /// Deletes the action as a user would. It is removed when it has no finalizers.
     pub fn delete_action(&self) {
         let mut state = self.state();
         let now = state.now;
@@ -195,7 +198,7 @@ impl World {
         self.state().calls.clone()
     }
 
-    /// The warnings that were recorded where `kubectl describe` shows them.
+    /// The Kubernetes events of type Warning that were recorded for the action.
     pub fn warnings(&self) -> Vec<String> {
         self.state().warnings.clone()
     }
@@ -215,17 +218,22 @@ impl Clock for World {
     fn now(&self) -> Timestamp {
         self.state().now
     }
+
+    fn instant(&self) -> Instant {
+        let (date, instant) = self.start;
+        instant + Duration::try_from(self.now().duration_since(date)).unwrap_or_default()
+    }
 }
 
 impl State {
-    /// The injected failure of a call, if there is one left.
+    /// The injected failure of a call, if there is one.
     fn refusal(&mut self, verb: &str, kind: &str) -> Option<ApiError> {
         let injection = self.injections.get_mut(verb)?;
-        let meant = match &injection.kind {
+        let applies = match &injection.kind {
             Some(only) => only == kind,
             None => kind != "TaskAction",
         };
-        if !meant {
+        if !applies {
             return None;
         }
         match &mut injection.times {
@@ -239,7 +247,7 @@ impl State {
         })
     }
 
-    /// Writes down a call and its result.
+    /// Records a call and its result.
     fn log<T>(
         &mut self,
         verb: &str,
@@ -260,7 +268,7 @@ impl State {
         result
     }
 
-    /// An action that is being deleted goes when the last finalizer is off.
+    /// Removes an action that is being deleted and has no finalizers.
     fn drop_released_action(&mut self) {
         let released = self.action.as_ref().is_some_and(|action| {
             let held = action.metadata.finalizers.as_deref().is_some_and(|finalizers| !finalizers.is_empty());
@@ -276,7 +284,7 @@ fn list<'a>(step: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     step.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// How the API server names a kind in its messages.
+/// The name of a kind in messages of the API server.
 fn resource_name(kind: &ResourceKind) -> String {
     if kind.group.is_empty() { kind.plural.to_string() } else { format!("{}.{}", kind.plural, kind.group) }
 }
@@ -289,8 +297,8 @@ fn not_found(resource: &str, name: &str) -> ApiError {
     refusal(404, "NotFound", format!("{resource} {name:?} not found"))
 }
 
-/// A recorded state of an object has neither labels nor an owner where the recording needed none. What the object was
-/// created with stays, as it does in a cluster where its state changes: whose it is, is read from there.
+/// Keeps labels and owner references of an object when a step sets a new state without them. Recordings leave them out,
+/// but in a cluster they stay, and the executor identifies its objects by them.
 fn keep_identity(before: &Value, object: &mut Value) {
     let is_empty =
         |value: &Value| value.as_object().is_none_or(Map::is_empty) && value.as_array().is_none_or(Vec::is_empty);
@@ -331,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_injected_failure_happens_as_often_as_it_says() {
+    async fn an_injected_failure_applies_to_the_given_number_of_calls() {
         let world = world();
         let inject = json!({"delete": {"reason": "Conflict", "code": 409, "message": "no", "times": 1}});
         world.prepare(&json!({"set": [pod(&[])], "inject": inject}), Timestamp::UNIX_EPOCH).unwrap();
@@ -342,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_that_somebody_holds_stays_until_it_is_let_go() {
+    async fn an_object_with_finalizers_stays_until_the_last_one_is_removed() {
         let world = world();
         world.prepare(&json!({"set": [pod(&["a", "b"])]}), Timestamp::UNIX_EPOCH).unwrap();
         world.delete(&kind(), "n", "p", &|_| true).await.unwrap();
@@ -354,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_keeps_its_marks_over_a_new_state_and_strangers_are_not_deleted() {
+    async fn an_object_keeps_labels_and_owner_and_foreign_objects_are_not_deleted() {
         let world = world();
         let mut made = pod(&[]);
         made["metadata"]["labels"] = json!({"attempt": "1"});
@@ -365,7 +373,7 @@ mod tests {
         ended["status"] = json!({"phase": "Succeeded"});
         world.prepare(&json!({"set": [ended]}), Timestamp::UNIX_EPOCH).unwrap();
         assert!(world.delete(&kind(), "n", "p", &|_| false).await.unwrap_err().is_not_found());
-        assert!(world.calls().is_empty(), "nothing is sent to a stranger");
+        assert!(world.calls().is_empty(), "no request is sent for a foreign object");
         let marked =
             |found: &ObjectMeta| found.labels.iter().flatten().count() == 1 && found.owner_references.is_some();
         world.delete(&kind(), "n", "p", &marked).await.unwrap();

@@ -1,43 +1,43 @@
-//! What of two answers is compared.
+//! Normalises and compares two answers.
 
 use serde_json::{Value, json};
 
 use crate::play::Answer;
-use crate::script::{Care, Step};
+use crate::script::{Scope, Step};
 
-/// Messages from here on are Go's, not Kubernetes's: how a parser puts it, what a diff of Go structures looks like.
-const OF_GO: [&str; 5] = ["json parse error", "cannot unmarshal", "\n@@", "error decoding", "yaml"];
+/// The beginnings of message parts that Go libraries produce, such as parser errors and diffs of Go structures.
+const GO_MESSAGES: [&str; 5] = ["json parse error", "cannot unmarshal", "\n@@", "error decoding", "yaml"];
 
-/// How the answers differ, if they do.
+/// The difference between two answers, if there is one.
 pub fn difference(step: &Step, expected: &Answer, found: &Answer) -> Option<String> {
-    if step.care == Care::Nothing {
+    if step.scope == Scope::Nothing {
         return None;
     }
-    let (left, right) = (shown(step.care, expected), shown(step.care, found));
+    let (left, right) = (shown(step.scope, expected), shown(step.scope, found));
     if left == right {
         return None;
     }
     Some(format!("    real: {left}\n    ours: {right}\n"))
 }
 
-fn shown(care: Care, answer: &Answer) -> Value {
-    let body = match care {
-        Care::Reason => json!({"reason": answer.body["reason"], "status": answer.body["status"]}),
+fn shown(scope: Scope, answer: &Answer) -> Value {
+    let body = match scope {
+        Scope::CodeAndReason => json!({"reason": answer.body["reason"], "status": answer.body["status"]}),
         _ => {
             let mut body = answer.body.clone();
-            tidy(&mut body, "", care);
+            normalise(&mut body, "", scope);
             body
         }
     };
     json!({"code": answer.code, "body": body})
 }
 
-/// Replaces what differs from run to run, and drops what is empty: Go writes some empty values and not others.
-fn tidy(value: &mut Value, name: &str, care: Care) {
+/// Replaces values that differ in each run, and removes empty values: Go writes only some of them.
+fn normalise(value: &mut Value, name: &str, scope: Scope) {
     match value {
         Value::Object(fields) => {
             fields.remove("managedFields");
-            // Prose about columns.
+            // The descriptions of table columns.
             fields.remove("description");
             if let Some(base) = fields.get("generateName").and_then(Value::as_str) {
                 let generated = format!("{base}+++++");
@@ -45,22 +45,22 @@ fn tidy(value: &mut Value, name: &str, care: Care) {
                 fields.insert("name".to_owned(), if is_generated { generated.into() } else { json!("not generated") });
             }
             for (name, field) in fields.iter_mut() {
-                tidy(field, name, care);
+                normalise(field, name, scope);
             }
             fields.retain(|_, field| !is_empty(field));
-            // The order of fields means nothing.
+            // The order of fields is not significant.
             let mut sorted: Vec<_> = std::mem::take(fields).into_iter().collect();
             sorted.sort_by(|left, right| left.0.cmp(&right.0));
             fields.extend(sorted);
         }
         Value::Array(items) => {
-            items.iter_mut().for_each(|item| tidy(item, "", care));
-            // The real server says some things twice or four times, once per place that looks.
+            items.iter_mut().for_each(|item| normalise(item, "", scope));
+            // The real server repeats some causes, once per validation that finds them.
             if name == "causes" {
                 items.dedup();
             }
         }
-        Value::String(text) => *text = tidy_text(text, name, care),
+        Value::String(text) => *text = normalise_text(text, name, scope),
         _ => {}
     }
 }
@@ -75,7 +75,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn tidy_text(text: &str, name: &str, care: Care) -> String {
+fn normalise_text(text: &str, name: &str, scope: Scope) -> String {
     if name == "resourceVersion" {
         return "a revision".to_owned();
     }
@@ -83,8 +83,8 @@ fn tidy_text(text: &str, name: &str, care: Care) -> String {
         return "a place to continue".to_owned();
     }
     let mut text = text.to_owned();
-    if care == Care::Begin
-        && let Some(end) = OF_GO.iter().filter_map(|mark| text.find(mark)).min()
+    if scope == Scope::MessagePrefix
+        && let Some(end) = GO_MESSAGES.iter().filter_map(|mark| text.find(mark)).min()
     {
         text.truncate(end);
     }
@@ -94,7 +94,7 @@ fn tidy_text(text: &str, name: &str, care: Care) -> String {
         if c.is_ascii_alphanumeric() || "-:.".contains(c) {
             word.push(c);
         } else {
-            out += &if out.ends_with("in record (") { "a-number".to_owned() } else { tidy_word(&word) };
+            out += &if out.ends_with("in record (") { "a-number".to_owned() } else { normalise_word(&word) };
             word.clear();
             if c != '\0' {
                 out.push(c);
@@ -104,11 +104,11 @@ fn tidy_text(text: &str, name: &str, care: Care) -> String {
     out
 }
 
-fn tidy_word(word: &str) -> String {
+fn normalise_word(word: &str) -> String {
     let is_uid = word.len() == 36 && word.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
     let is_time = word.len() == 20 && word.ends_with('Z') && word.as_bytes()[10] == b'T';
     let is_age = word.len() < 4 && word.strip_suffix('s').is_some_and(|n| n.parse::<u32>().is_ok());
-    // Large numbers in messages are revisions.
+    // Large numbers in messages are resource versions.
     let is_revision =
         (word.len() > 1 && word.len() < 7 && word.parse::<u32>().is_ok_and(|number| number > 40)) && word != "300";
     match () {

@@ -1,4 +1,4 @@
-//! Playing a case on one server.
+//! Runs a case on one server.
 
 use std::time::Duration;
 
@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use crate::script::{Case, Step};
 
-/// Of the kind that the cases about custom resources use.
+/// The API group of the custom resource of the cases.
 const GROUP: &str = "conformance.aileron";
 
+/// One of the two servers.
 pub struct Side {
     client: Client,
 }
@@ -24,7 +25,7 @@ pub struct Answer {
     pub body: Value,
 }
 
-/// What steps can refer to.
+/// Values of earlier answers that steps can use.
 #[derive(Default)]
 struct Known {
     namespace: String,
@@ -38,7 +39,7 @@ impl Side {
         Self { client }
     }
 
-    /// Installs the definition that the cases use and waits until it is served.
+    /// Installs the custom resource definition of the cases and waits until it is served.
     pub async fn prepare(&self) -> Result<()> {
         let definition = include_str!("definition.json");
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -49,7 +50,7 @@ impl Side {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        bail!("the definition is not served")
+        bail!("the custom resource definition is not served")
     }
 
     pub async fn play(&self, case: &Case, namespace: &str) -> Result<Vec<Answer>> {

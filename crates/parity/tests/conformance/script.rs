@@ -1,18 +1,18 @@
-//! How a case is written.
+//! The format of a case.
 //!
 //! ```text
-//! # what the case is about
+//! # the name of the case
 //! POST configmaps {"metadata": {"name": "a"}}
 //! ! PUT configmaps/a {"metadata": {"name": "a", "resourceVersion": "$rv"}}
 //! ```
 //!
-//! A step is a verb, a path and perhaps a body. Verbs: HTTP methods; `MERGE`, `JSONPATCH`, `STRATEGIC` and `APPLY` for
-//! the kinds of patches; `TABLE` for a GET as a table; `WATCH` for a watch of a second; `YAML` for a POST in YAML
-//! (`\n` means a new line); `PLAIN` for a POST of plain text; `SLEEP` for half a second, since some parts of the real
-//! server see a write a moment later. A path without a leading slash is in the namespace of the case. `$ns`, `$rv` and
-//! `$uid` stand for the namespace and for what the last answer with such had; `$rv1` for the first `$rv` of the case.
-//! Before the verb, `!` means that the answer does not matter, `?` that only code and reason do, and `~` that of a
-//! message only the beginning counts, up to where it speaks of Go.
+//! A step is a verb, a path and an optional body. The verbs are HTTP methods and: `MERGE`, `JSONPATCH`, `STRATEGIC` and
+//! `APPLY` for the patch types; `TABLE` for a GET as a table; `WATCH` for a watch of one second; `YAML` for a POST in YAML
+//! (`\n` means a new line); `PLAIN` for a POST of plain text; `SLEEP` for a pause of half a second, because some parts of
+//! the real server see a write with a delay. A path without a leading slash is in the namespace of the case. `$ns` is the
+//! namespace; `$rv` and `$uid` are the last `resourceVersion` and `uid` of an answer; `$rv1` is the first `$rv` of the
+//! case. A prefix before the verb says how the answer is compared: `!` not at all, `?` only status code and reason, `~`
+//! messages only up to the part that a Go library produced.
 
 use anyhow::{Context, Result, bail};
 
@@ -25,18 +25,19 @@ pub struct Case {
 #[derive(Debug)]
 pub struct Step {
     pub text: String,
-    pub care: Care,
+    pub scope: Scope,
     pub verb: String,
     pub path: String,
     pub body: String,
 }
 
-/// How much of an answer counts.
+/// Which part of an answer is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Care {
+pub enum Scope {
     All,
-    Begin,
-    Reason,
+    /// Messages only up to the part that a Go library produced.
+    MessagePrefix,
+    CodeAndReason,
     Nothing,
 }
 
@@ -57,16 +58,22 @@ pub fn parse(text: &str) -> Result<Vec<Case>> {
 }
 
 fn step(line: &str) -> Result<Step> {
-    let (care, rest) = match line.split_at(1) {
-        ("!", rest) => (Care::Nothing, rest),
-        ("?", rest) => (Care::Reason, rest),
-        ("~", rest) => (Care::Begin, rest),
-        _ => (Care::All, line),
+    let (scope, rest) = match line.split_at(1) {
+        ("!", rest) => (Scope::Nothing, rest),
+        ("?", rest) => (Scope::CodeAndReason, rest),
+        ("~", rest) => (Scope::MessagePrefix, rest),
+        _ => (Scope::All, line),
     };
     let (verb, rest) = rest.trim().split_once(' ').unwrap_or_else(|| (rest.trim(), ""));
     let (path, body) = rest.trim().split_once(' ').unwrap_or_else(|| (rest.trim(), ""));
     if path.is_empty() && verb != "SLEEP" {
         bail!("no path");
     }
-    Ok(Step { text: line.to_owned(), care, verb: verb.to_owned(), path: path.to_owned(), body: body.trim().to_owned() })
+    Ok(Step {
+        text: line.to_owned(),
+        scope,
+        verb: verb.to_owned(),
+        path: path.to_owned(),
+        body: body.trim().to_owned(),
+    })
 }

@@ -1,4 +1,4 @@
-//! `docs/architecture.md`: diagrams and lists that are generated, and diagrams that people write.
+//! `docs/architecture.md`: generated diagrams and lists, and diagrams written by hand.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn with_part(page: &str, name: &str, part: &str) -> String {
     [before, &begin, part, &end, after].concat()
 }
 
-/// The part of a page that people write, without what is generated between the markers.
+/// The part of a page that is written by hand, without the generated parts between the markers.
 fn written_by_hand(page: &str, names: &[&str]) -> String {
     names.iter().fold(page.to_owned(), |page, name| with_part(&page, name, ""))
 }
@@ -74,12 +74,12 @@ fn modules_of(name: &str) -> String {
     format!("\n### `{name}`\n\n| file | |\n| --- | --- |\n{rows}\n")
 }
 
-/// The first sentence of a module's documentation, fit for a cell of a table.
+/// The first sentence of a module's documentation, for a table cell.
 fn first_sentence(source: &str) -> String {
     let lines = source.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
     let paragraph = lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let sentence = paragraph.split_once(". ").map_or(paragraph.as_str(), |(sentence, _)| sentence);
-    // Links of the API documentation lead nowhere from here: only their texts stay.
+    // Links of the API documentation do not work in the page, so only their texts are kept.
     let mut text = String::new();
     for (index, part) in sentence.trim_end_matches('.').split('`').enumerate() {
         let is_code = index % 2 == 1;
@@ -101,11 +101,11 @@ fn first_sentence(source: &str) -> String {
 }
 
 #[test]
-fn modules_in_the_diagrams_that_people_write_exist() {
+fn modules_in_hand_written_diagrams_exist() {
     let page = written_by_hand(&read(PAGE), &GENERATED_PARTS);
     let mut missing = Vec::new();
     for diagram in page.split("```mermaid\n").skip(1).filter_map(|rest| rest.split("```").next()) {
-        // A box that stands for code names its file in its second line.
+        // A box for code has the path of its file in its second line.
         let files = source_paths(diagram);
         assert!(!files.is_empty(), "no box names a file:\n{diagram}");
         missing

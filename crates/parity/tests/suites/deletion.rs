@@ -1,32 +1,32 @@
-//! Actions that are deleted, while they run and after.
+//! Actions that are deleted while they run or after their end.
 
 use std::time::Duration;
 
 use aileron_idl::flyteidl2::common::ActionPhase::{Aborted, Succeeded};
-use aileron_parity::suite::{Executor, Server, Shown, Task};
+use aileron_parity::suite::{Executor, Server, StatusView, Task};
 use anyhow::Result;
 use kube::api::DeleteParams;
 
 aileron_parity::on_both!(
     a_running_task_is_stopped_and_reported_before_it_is_gone,
     a_task_that_waits_for_a_node_is_stopped_too,
-    deleting_an_ended_action_is_no_abort,
-    a_deletion_at_any_moment_leaves_nothing,
-    ended_actions_are_collected_and_others_stay
+    deleting_an_ended_action_is_not_an_abort,
+    a_deletion_at_any_moment_leaves_nothing_behind,
+    ended_actions_are_garbage_collected_and_others_stay
 );
 
 async fn a_running_task_is_stopped_and_reported_before_it_is_gone(on: Server) -> Result<()> {
     let space = on.shared().await?.space("aborts").await?;
-    let seen = space.sightings();
+    let seen = space.observe();
     space.submit(&Task::container("long").attempts(&["run"])).await?;
     space.until("long", "running", |action| action.reason() == "Executing").await?;
     space.delete("long").await?;
     space.until_gone("long").await?;
-    // No wait: the event comes before the finalizer goes.
+    // No wait: the event is sent before the finalizer is removed.
     let recorded = space.recorded("long");
     let last = recorded.last().unwrap();
     assert_eq!((last.event.attempt, last.event.phase()), (1, Aborted));
-    assert!(seen.of("long").iter().any(|sighting| sighting.action.metadata.deletion_timestamp.is_some()));
+    assert!(seen.of("long").iter().any(|observation| observation.action.metadata.deletion_timestamp.is_some()));
     space.until_pods(&[]).await
 }
 
@@ -40,7 +40,7 @@ async fn a_task_that_waits_for_a_node_is_stopped_too(on: Server) -> Result<()> {
     space.until_pods(&[]).await
 }
 
-async fn deleting_an_ended_action_is_no_abort(on: Server) -> Result<()> {
+async fn deleting_an_ended_action_is_not_an_abort(on: Server) -> Result<()> {
     let space = on.shared().await?.space("tidies").await?;
     space.submit(&Task::container("done")).await?;
     space.until_ended("done").await?;
@@ -50,26 +50,26 @@ async fn deleting_an_ended_action_is_no_abort(on: Server) -> Result<()> {
     space.until_pods(&[]).await
 }
 
-/// Deleted before, while and after each step of a life: between submission and finalizer, while a status is written,
-/// while the end is labelled.
-async fn a_deletion_at_any_moment_leaves_nothing(on: Server) -> Result<()> {
+/// Deletes actions at all moments: between submission and finalizer, while a status is written, while the labels of the end
+/// are set.
+async fn a_deletion_at_any_moment_leaves_nothing_behind(on: Server) -> Result<()> {
     const TASKS: u64 = 60;
     let space = on.shared().await?.space("any-moment").await?;
-    let lives = (0..TASKS).map(|number| {
+    let deletions = (0..TASKS).map(|number| {
         let space = &space;
         async move {
             let name = format!("t{number}");
             let attempts: &[&str] = if number % 2 == 0 { &["fail:1@60", "succeed@80"] } else { &["run"] };
             space.submit(&Task::container(&name).retries(1).attempts(attempts)).await?;
-            // From at once to after the end, spread over all tasks; the moment is the point.
+            // A different moment for each task, from at once to after its end.
             tokio::time::sleep(Duration::from_millis(number * 40)).await;
             space.delete(&name).await?;
             space.until_gone(&name).await
         }
     });
-    futures::future::try_join_all(lives).await?;
-    // The API server itself has a gap: a deletion that has looked at the object just before our finalizer was added
-    // removes it all the same. Kubernetes then collects the pod, as its owner is gone; here nobody does.
+    futures::future::try_join_all(deletions).await?;
+    // The API server has a race: a deletion that read the object just before our finalizer was added still removes it.
+    // In a cluster the garbage collector then deletes the pod, because its owner is gone. Here the test must do it.
     let mut vanished = Vec::new();
     for number in 0..TASKS {
         let name = format!("t{number}");
@@ -79,11 +79,11 @@ async fn a_deletion_at_any_moment_leaves_nothing(on: Server) -> Result<()> {
             vanished.push(number);
         }
     }
-    assert!(vanished.len() < 10, "not a rare accident: {vanished:?}");
+    assert!(vanished.len() < 10, "this race must be rare: {vanished:?}");
     space.until_pods(&[]).await?;
     for number in (0..TASKS).filter(|number| !vanished.contains(number)) {
         let phases = space.phases(&format!("t{number}"));
-        // Nothing at all if it was gone before anything was done for it; else an end, and no two of them.
+        // No event if the action was deleted before its first round; otherwise exactly one terminal event.
         let ends = phases.iter().filter(|(_, phase)| [Aborted, Succeeded].contains(phase)).count();
         assert_eq!(ends, usize::from(!phases.is_empty()), "t{number}: {phases:?}");
         assert!(phases.last().is_none_or(|(_, phase)| [Aborted, Succeeded].contains(phase)), "t{number}: {phases:?}");
@@ -91,8 +91,8 @@ async fn a_deletion_at_any_moment_leaves_nothing(on: Server) -> Result<()> {
     Ok(())
 }
 
-/// An executor of its own: it would collect the actions of the other suites.
-async fn ended_actions_are_collected_and_others_stay(on: Server) -> Result<()> {
+/// Needs its own executor, which would otherwise delete the actions of other suites.
+async fn ended_actions_are_garbage_collected_and_others_stay(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("collects").await?;
     let settings =
@@ -105,6 +105,6 @@ async fn ended_actions_are_collected_and_others_stay(on: Server) -> Result<()> {
     space.until_gone("fails").await?;
     space.until("stays", "running", |action| action.reason() == "Executing").await?;
     space.until_pods(&["stays-0"]).await?;
-    assert_eq!(space.phases("goes").last(), Some(&(1, Succeeded)), "collecting is no abort");
+    assert_eq!(space.phases("goes").last(), Some(&(1, Succeeded)), "garbage collection is not an abort");
     executor.stop().await
 }

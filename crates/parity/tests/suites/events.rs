@@ -1,19 +1,22 @@
-//! The events service is slow, away, or forgetful. Nothing is lost, nothing is shown before it is recorded.
+//! The events service is slow, unavailable, or loses answers. No event is lost, and no status is written before its event.
 
 use std::time::Duration;
 
 use aileron_idl::flyteidl2::common::ActionPhase;
 use aileron_parity::events_stub::{Code, Fault};
-use aileron_parity::suite::{Bench, Executor, LOOK_EVERY, PATIENCE, Server, Shown, Sightings, Space, Task};
+use aileron_parity::suite::{
+    Bench, Executor, Observations, POLL_INTERVAL, Server, Space, StatusView, Task, WAIT_TIMEOUT,
+};
 use anyhow::{Result, bail};
 
-aileron_parity::on_both!(a_service_that_is_away_loses_nothing, a_slow_service_delays_what_is_shown_and_nothing_else);
+aileron_parity::on_both!(an_unavailable_service_loses_no_event, a_slow_service_delays_only_statuses);
 
-/// No status was seen before the event of its phase had arrived, and phases are in order within each attempt.
-fn check_order(space: &Space<'_>, seen: &Sightings, name: &str) {
+/// Checks that no status was written before the event of its phase arrived, and that the phases of each attempt are in
+/// order.
+fn check_order(space: &Space<'_>, seen: &Observations, name: &str) {
     let recorded = space.recorded(name);
-    for sighting in seen.of(name) {
-        let phase = match sighting.action.reason().as_str() {
+    for observation in seen.of(name) {
+        let phase = match observation.action.reason().as_str() {
             "Queued" => ActionPhase::Queued,
             "Initializing" => ActionPhase::Initializing,
             "Executing" => ActionPhase::Running,
@@ -21,13 +24,13 @@ fn check_order(space: &Space<'_>, seen: &Sightings, name: &str) {
             "PermanentFailure" => ActionPhase::Failed,
             _ => continue,
         };
-        let attempt = sighting.action.shown().attempts;
-        let told = recorded.iter().find(|told| told.event.phase() == phase && told.event.attempt == attempt);
+        let attempt = observation.action.status_or_default().attempts;
+        let event = recorded.iter().find(|event| event.event.phase() == phase && event.event.attempt == attempt);
         assert!(
-            told.is_some_and(|told| told.at <= sighting.at),
-            "{name}: {phase:?} of attempt {attempt} was shown at {} but recorded at {:?}",
-            sighting.at,
-            told.map(|told| told.at)
+            event.is_some_and(|event| event.at <= observation.at),
+            "{name}: {phase:?} of attempt {attempt} was written at {} but recorded at {:?}",
+            observation.at,
+            event.map(|event| event.at)
         );
     }
     let phases = space.phases(name);
@@ -38,21 +41,21 @@ fn check_order(space: &Space<'_>, seen: &Sightings, name: &str) {
 async fn until_requests(bench: &Bench, more_than: usize) -> Result<()> {
     let begin = std::time::Instant::now();
     while bench.stub.requests() <= more_than {
-        if begin.elapsed() > PATIENCE {
-            bail!("the executor does not try to send events");
+        if begin.elapsed() > WAIT_TIMEOUT {
+            bail!("the executor does not send events");
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
 
-async fn a_service_that_is_away_loses_nothing(on: Server) -> Result<()> {
+async fn an_unavailable_service_loses_no_event(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("away").await?;
     let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
-    let seen = space.sightings();
+    let seen = space.observe();
 
-    // Away from the start: the task runs, but nothing is shown.
+    // Unavailable from the start: the task runs, but no status is written.
     bench.stub.fault(Fault::refuse(Code::Unavailable));
     space.submit(&Task::container("early").attempts(&["succeed@50"])).await?;
     let retried = Task::container("retried").retries(1).attempts(&["fail:1", "succeed@100"]);
@@ -61,7 +64,7 @@ async fn a_service_that_is_away_loses_nothing(on: Server) -> Result<()> {
     assert!(space.recorded("early").is_empty());
     for name in ["early", "retried"] {
         let action = space.until(name, "there", |_| true).await?;
-        assert_eq!(action.shown().conditions, [], "nothing is shown that is not recorded");
+        assert_eq!(action.status_or_default().conditions, [], "a status was written before its event");
     }
     bench.stub.heal();
     for name in ["early", "retried"] {
@@ -70,21 +73,21 @@ async fn a_service_that_is_away_loses_nothing(on: Server) -> Result<()> {
         check_order(&space, &seen, name);
     }
 
-    // Away in the middle, and answers that are lost: doubles are allowed, gaps are not.
+    // Lost answers in the middle: duplicate events are allowed, missing ones are not.
     space.submit(&Task::container("middle").attempts(&["succeed@800"])).await?;
     space.until("middle", "running", |action| action.reason() == "Executing").await?;
     bench.stub.fault(Fault::lose_answers());
     let so_far = bench.stub.requests();
     until_requests(&bench, so_far + 1).await?;
     let action = space.until("middle", "there", |_| true).await?;
-    assert_eq!(action.outcome(), None, "the end is not shown before its event is acknowledged");
+    assert_eq!(action.outcome(), None, "the end must not be written before its event is acknowledged");
     bench.stub.heal();
     space.until_ended("middle").await?;
     check_order(&space, &seen, "middle");
     assert_eq!(space.runs().len(), 4, "each attempt ran once");
     executor.check()?;
 
-    // Away while a task is aborted: the action waits for its event.
+    // Unavailable while a task is aborted: the action stays until its event is stored.
     space.submit(&Task::container("aborted").attempts(&["run"])).await?;
     space.until("aborted", "running", |action| action.reason() == "Executing").await?;
     bench.stub.fault(Fault::refuse(Code::Unavailable));
@@ -97,12 +100,12 @@ async fn a_service_that_is_away_loses_nothing(on: Server) -> Result<()> {
     executor.stop().await
 }
 
-async fn a_slow_service_delays_what_is_shown_and_nothing_else(on: Server) -> Result<()> {
+async fn a_slow_service_delays_only_statuses(on: Server) -> Result<()> {
     const TASKS: usize = 12;
     let bench = on.bench().await?;
     let space = bench.space("slow").await?;
     let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
-    let seen = space.sightings();
+    let seen = space.observe();
     bench.stub.fault(Fault::slow(Duration::from_millis(400)));
     let tasks: Vec<_> = (0..TASKS)
         .map(|number| Task::container(&format!("t{number}")).retries(1).attempts(&["fail:1@100", "succeed@100"]))
@@ -110,7 +113,7 @@ async fn a_slow_service_delays_what_is_shown_and_nothing_else(on: Server) -> Res
     for task in &tasks {
         space.submit(task).await?;
     }
-    // One after the other would take TASKS times as long: at least five events of 400 ms each.
+    // Sent one after the other, the events (at least five of 400 ms per task) would take longer than this limit.
     let actions = space.until_all_ended(TASKS, Duration::from_secs(15)).await?;
     for action in &actions {
         assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());

@@ -1,8 +1,8 @@
-//! Attempts that fail, on the task's account and on the platform's.
+//! Attempts that fail, because of the task or because of the platform.
 
 use aileron_idl::flyteidl2::common::ActionPhase::{Failed, Queued, Succeeded};
 use aileron_idl::flyteidl2::workflow::error_info::Kind;
-use aileron_parity::suite::{Server, Shown, Space, Task};
+use aileron_parity::suite::{Server, Space, StatusView, Task};
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
@@ -16,7 +16,7 @@ aileron_parity::on_both!(
     a_pod_that_can_never_start_is_deleted_after_its_task_has_failed
 );
 
-/// Attempt, code and kind of each event of a failure, without repetitions.
+/// Attempt, code and kind of each FAILED event, without consecutive duplicates.
 fn failures(space: &Space<'_>, name: &str) -> Vec<(u32, String, Kind)> {
     let events = space.recorded(name).into_iter().map(|recorded| recorded.event);
     let failed = events.filter(|event| event.phase() == Failed);
@@ -41,7 +41,7 @@ async fn every_attempt_is_used_and_reported_and_its_pod_removed(on: Server) -> R
     let action = space.until_ended("bad").await?;
 
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "PermanentFailure".into()), "{}", action.summary());
-    let status = action.shown();
+    let status = action.status_or_default();
     assert_eq!(status.attempts, 3);
     let error = status.error_state.unwrap();
     assert_eq!(error.kind, "USER");
@@ -51,7 +51,7 @@ async fn every_attempt_is_used_and_reported_and_its_pod_removed(on: Server) -> R
     assert_eq!(attempts, [1, 2, 3], "{failures:?}");
     assert_eq!(failures[1].1, "UserBug");
     assert_eq!(failures[2].1, error.code, "the last event and the status agree");
-    // A failed attempt is told before the next one is.
+    // A failed attempt is reported before the next one begins.
     let phases = space.phases("bad");
     let place = |wanted| phases.iter().position(|phase| *phase == wanted);
     assert!(place((1, Failed)) < place((2, Queued)) && place((2, Failed)) < place((3, Queued)), "{phases:?}");
@@ -67,7 +67,7 @@ async fn a_second_attempt_may_succeed(on: Server) -> Result<()> {
     space.submit(&task).await?;
     let action = space.until_ended("better").await?;
     assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
-    assert_eq!(action.shown().attempts, 2);
+    assert_eq!(action.status_or_default().attempts, 2);
     assert_eq!(failures(&space, "better").iter().map(|f| (f.0, f.1.as_str())).collect::<Vec<_>>(), [(1, "Flaky")]);
     assert_eq!(space.phases("better").last(), Some(&(2, Succeeded)));
     let outputs = space.recorded("better").last().unwrap().event.outputs.clone().unwrap();
@@ -79,21 +79,30 @@ async fn an_error_that_is_not_recoverable_uses_no_more_attempts(on: Server) -> R
     let space = on.shared().await?.space("hopeless").await?;
     space.submit(&Task::container("never").retries(5).attempts(&["error:Hopeless:permanent"])).await?;
     let action = space.until_ended("never").await?;
-    assert_eq!((action.shown().attempts, action.error_code().as_str()), (1, "Hopeless"), "{}", action.summary());
+    assert_eq!(
+        (action.status_or_default().attempts, action.error_code().as_str()),
+        (1, "Hopeless"),
+        "{}",
+        action.summary()
+    );
     assert_eq!(space.runs().len(), 1);
     Ok(())
 }
 
-/// Killed by somebody (137): the platform's fault, so the same attempt is started again, but not for ever.
+/// Exit code 137 (SIGKILL) is a system failure: the same attempt is relaunched, up to a limit.
 async fn a_task_that_is_killed_each_time_ends(on: Server) -> Result<()> {
     let space = on.shared().await?.space("killed").await?;
     space.submit(&Task::container("doomed").retries(1).attempts(&["fail:137:Error:@20"])).await?;
     let action = space.until_ended("doomed").await?;
     assert_eq!(action.error_code(), "MaxSystemFailuresExceeded", "{}", action.summary());
-    let status = action.shown();
-    assert_eq!((status.attempts, status.error_state.unwrap().kind.as_str()), (1, "SYSTEM"), "no attempt is charged");
+    let status = action.status_or_default();
+    assert_eq!(
+        (status.attempts, status.error_state.unwrap().kind.as_str()),
+        (1, "SYSTEM"),
+        "a system failure uses no attempt"
+    );
     let runs = space.runs();
-    assert_eq!(runs.len(), 4, "once and as often as executor.maxSystemFailures says");
+    assert_eq!(runs.len(), 4, "one launch and executor.maxSystemFailures relaunches");
     assert!(runs.iter().all(|run| run.name == "doomed-0"));
     Ok(())
 }
@@ -116,7 +125,7 @@ async fn a_pod_that_is_lost_each_time_ends_the_task_and_one_that_is_lost_once_do
     Ok(())
 }
 
-/// The pod would hold its quota until the action is deleted. A pod that ran is kept: its logs may still be wanted.
+/// Otherwise the pod would use quota until the action is deleted. A pod that has run is kept for its logs.
 async fn a_pod_that_can_never_start_is_deleted_after_its_task_has_failed(on: Server) -> Result<()> {
     let space = on.shared().await?.space("never-starts").await?;
     let typo = "waiting:InvalidImageName:couldn't parse image name \"Registry/Task\"";
@@ -124,14 +133,14 @@ async fn a_pod_that_can_never_start_is_deleted_after_its_task_has_failed(on: Ser
     space.submit(&Task::container("ran").attempts(&["error:Broken:permanent"])).await?;
     let action = space.until_ended("typo").await?;
     assert!(action.error_code().ends_with("InvalidImageName"), "{}", action.summary());
-    assert_eq!(action.shown().attempts, 1, "another attempt would have the same image");
+    assert_eq!(action.status_or_default().attempts, 1, "another attempt would have the same image");
     assert_eq!(space.until_ended("ran").await?.error_code(), "Broken");
     space.until_pods(&["ran-0"]).await?;
 
     let requests = space.requests()?;
     let deleted = requests.iter().position(|it| (&*it.verb, &*it.name) == ("delete", "typo-0")).unwrap();
     let ended = requests.iter().rposition(|it| (&*it.subresource, &*it.name) == ("status", "typo")).unwrap();
-    assert!(ended < deleted, "the end is recorded first: {requests:?}");
+    assert!(ended < deleted, "the end must be written before the delete: {requests:?}");
     assert_eq!(requests.iter().filter(|it| it.verb == "delete").count(), 1, "{requests:?}");
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! What becomes of the objects of ended tasks, over restarts too; and of what others put on them.
+//! The clean-up of objects of ended tasks, also after restarts, and finalizers of other controllers.
 
 use std::time::Duration;
 
 use aileron_apiserver::{Fault, Match};
 use aileron_idl::flyteidl2::core::{K8sObjectMetadata, K8sPod, task_template::Target};
 use aileron_idl::json_to_struct;
-use aileron_parity::suite::{Executor, LEFT_RUNNING, Server, Shown, Space, Task};
+use aileron_parity::suite::{Executor, LEFT_RUNNING, Server, Space, StatusView, Task};
 use aileron_sandbox::install_definitions;
 use anyhow::{Result, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -16,22 +16,22 @@ use serde_json::json;
 use crate::operators::kinds::Kind;
 
 aileron_parity::on_both!(
-    finished_objects_go_as_configured_and_no_others,
-    only_our_finalizer_comes_off,
+    only_finished_objects_are_deleted_as_configured,
+    only_our_finalizer_is_removed,
     objects_are_deleted_on_finalize_if_so_configured
 );
 
-/// Between two looks of the executor there are two seconds, and times of objects are whole ones.
-const LOOKS: Duration = Duration::from_secs(4);
+/// Tolerance for a clean-up: the executor checks every two seconds, and times of objects are whole seconds.
+const CLEANUP_TOLERANCE: Duration = Duration::from_secs(4);
 
-/// How long containers may go on after their task.
-const LINGER: SignedDuration = SignedDuration::from_secs(10);
+/// How long other containers may run after the task's container has ended.
+const SIDECAR_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
-/// A task with a container beside it that never ends.
+/// A task with a sidecar container that never ends.
 fn with_shipper(name: &str) -> Task {
     let mut task = Task::container(name).task_type("sidecar");
     task.template.task_type_version = 2;
-    // Nothing in its arguments says where outputs go, so it has none.
+    // It has no outputs, because its arguments contain no output prefix.
     task.template.interface = None;
     let container = |name: &str| json!({"name": name, "image": "registry.test/task:1"});
     let spec = json!({"containers": [container("main"), container("shipper")]});
@@ -46,7 +46,7 @@ fn with_shipper(name: &str) -> Task {
     task
 }
 
-/// A pod that looks like ours, but no action owns it.
+/// Creates a pod that has our label but no owner.
 async fn owned_by_other(space: &Space<'_>) -> Result<()> {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "theirs-0", "labels": {"flyte.org/managed": "true"}},
@@ -56,8 +56,8 @@ async fn owned_by_other(space: &Space<'_>) -> Result<()> {
     Ok(())
 }
 
-/// One executor after the other, each with another policy. All see pods of tasks that ended before they began.
-async fn finished_objects_go_as_configured_and_no_others(on: Server) -> Result<()> {
+/// Three executors one after the other, each with another policy. Each sees pods of tasks that ended before it started.
+async fn only_finished_objects_are_deleted_as_configured(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("finished").await?;
     let settings = |which: &str| {
@@ -72,37 +72,37 @@ async fn finished_objects_go_as_configured_and_no_others(on: Server) -> Result<(
     assert_eq!(space.until_ended("good").await?.outcome().unwrap().0, "Succeeded");
     assert_eq!(space.until_ended("bad").await?.outcome().unwrap().0, "Failed");
     space.until_pods(&["bad-0", "theirs-0"]).await?;
-    ensure!(space.actions.get_opt("good").await?.is_some(), "the action stays until it is collected");
-    // The container beside it runs on, so this pod has not ended.
+    ensure!(space.actions.get_opt("good").await?.is_some(), "the action must stay until garbage collection");
+    // The sidecar keeps running, so this pod has not ended.
     space.submit(&with_shipper("ships")).await?;
     let shipped = space.until_ended("ships").await?;
     assert_eq!(shipped.outcome().unwrap().0, "Succeeded", "{}", space.dump("ships").await);
-    let ended_at = shipped.shown().ended_at().unwrap();
+    let ended_at = shipped.status_or_default().ended_at().unwrap();
     on_success.stop().await?;
 
     let never = Executor::start(&bench.cluster, &settings("never")).await?;
     space.submit(&Task::container("kept")).await?;
     space.until_ended("kept").await?;
-    let early = Timestamp::now().duration_since(ended_at) < LINGER - SignedDuration::from_secs(3);
-    ensure!(!early || space.pods.get_opt("ships-0").await?.is_some(), "it was not given its time");
+    let early = Timestamp::now().duration_since(ended_at) < SIDECAR_GRACE - SignedDuration::from_secs(3);
+    ensure!(!early || space.pods.get_opt("ships-0").await?.is_some(), "the pod was deleted too early");
     space.until_pods(&["bad-0", "theirs-0", "kept-0"]).await?;
     let lingered = Timestamp::now().duration_since(ended_at);
-    ensure!(lingered >= LINGER && lingered < LINGER * 2, "{lingered:?}");
+    ensure!(lingered >= SIDECAR_GRACE && lingered < SIDECAR_GRACE * 2, "{lingered:?}");
     never.stop().await?;
 
     let delayed = settings("always").with(&["plugins", "k8s", "delete-finished-after"], "6s");
     let always = Executor::start(&bench.cluster, &delayed).await?;
     space.submit(&Task::container("late").attempts(&["fail:1"])).await?;
-    let ended_at = space.until_ended("late").await?.shown().ended_at().unwrap();
+    let ended_at = space.until_ended("late").await?.status_or_default().ended_at().unwrap();
     space.until_pods(&["theirs-0"]).await?;
     let kept = Timestamp::now().duration_since(ended_at);
     let least = SignedDuration::from_secs(5);
-    ensure!(kept >= least && kept < least + SignedDuration::try_from(LOOKS)? * 2, "{kept:?}");
+    ensure!(kept >= least && kept < least + SignedDuration::try_from(CLEANUP_TOLERANCE)? * 2, "{kept:?}");
     always.stop().await
 }
 
-/// An action is deleted, and with it our finalizer comes off its object: ours alone, also after a conflict.
-async fn only_our_finalizer_comes_off(on: Server) -> Result<()> {
+/// When an action is deleted, only our finalizer is removed from its object, also after a conflict.
+async fn only_our_finalizer_is_removed(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("finalizers").await?;
     let settings = bench.settings().with(&["plugins", "k8s", "inject-finalizer"], true);
@@ -135,9 +135,9 @@ async fn only_our_finalizer_comes_off(on: Server) -> Result<()> {
     executor.stop().await
 }
 
-/// Objects stay when their task has ended, whatever is configured here. When the action goes, its plugin stops the task,
-/// which deletes the object; and what stopping has left is deleted once more where that is configured. Somebody else
-/// holds the object, so that it is there to be deleted.
+/// The object of an ended task stays with either setting. When the action is deleted, the abort deletes the object. With the
+/// setting, the finalization sends a second delete. A foreign finalizer keeps the object, so that the second delete finds
+/// it.
 async fn objects_are_deleted_on_finalize_if_so_configured(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     for (is_set, deletions) in [(false, 1), (true, 2)] {
@@ -153,19 +153,19 @@ async fn objects_are_deleted_on_finalize_if_so_configured(on: Server) -> Result<
         space.until_pods(&["done-0", "theirs-0"]).await?;
         let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/theirs"]}}));
         let held = space.pods.patch("done-0", &PatchParams::default(), &held).await?;
-        ensure!(held.metadata.deletion_timestamp.is_none(), "it stays as long as its action");
+        ensure!(held.metadata.deletion_timestamp.is_none(), "the pod must stay as long as its action");
         let before = space.requests()?.len();
         for name in ["done", "theirs"] {
             space.delete(name).await?;
             space.until_gone(name).await?;
         }
-        // Until the action was let go; what happened to the pod may have started another round before the action was gone.
-        let asked = space.requests()?.split_off(before);
-        let first_round = asked.iter().take_while(|asked| (&*asked.verb, &*asked.name) != ("patch", "done"));
-        let deleted: Vec<_> = first_round.filter(|asked| asked.verb == "delete").collect();
-        assert_eq!(deleted.len(), deletions, "{asked:?}");
-        ensure!(deleted.iter().all(|asked| asked.name == "done-0" && asked.code < 300), "{deleted:?}");
-        ensure!(!asked.iter().any(|asked| asked.name == "theirs-0" && asked.verb != "get"), "{asked:?}");
+        // Only requests before our finalizer was removed from the action: a change of the pod may start another round.
+        let requests = space.requests()?.split_off(before);
+        let first_round = requests.iter().take_while(|request| (&*request.verb, &*request.name) != ("patch", "done"));
+        let deleted: Vec<_> = first_round.filter(|request| request.verb == "delete").collect();
+        assert_eq!(deleted.len(), deletions, "{requests:?}");
+        ensure!(deleted.iter().all(|request| request.name == "done-0" && request.code < 300), "{deleted:?}");
+        ensure!(!requests.iter().any(|request| request.name == "theirs-0" && request.verb != "get"), "{requests:?}");
         space
             .pods
             .patch("done-0", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}})))

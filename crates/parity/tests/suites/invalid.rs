@@ -1,21 +1,21 @@
-//! Actions that cannot work: a clear answer, at once, and nothing left to clean up.
+//! Invalid actions fail at once with a clear message and leave nothing to clean up.
 
 use aileron_action::TaskAction;
 use aileron_executor::reconcile::PLUGIN_CHOSEN;
-use aileron_parity::suite::{Executor, Server, Shown, Task};
+use aileron_parity::suite::{Executor, Server, StatusView, Task};
 use anyhow::Result;
 use k8s_openapi::ByteString;
 
 aileron_parity::on_both!(
-    missing_fields_are_named_and_nothing_is_owned,
+    missing_fields_are_named_and_no_finalizer_is_added,
     a_template_that_cannot_be_read_fails_the_action,
     a_container_task_without_a_container_fails_with_a_reason,
-    a_place_for_outputs_that_is_none_fails_the_action,
-    an_unknown_type_goes_to_the_default_plugin,
+    an_invalid_output_base_fails_the_action,
+    the_default_plugin_serves_unknown_types,
     without_a_default_plugin_an_unknown_type_is_an_error
 );
 
-async fn missing_fields_are_named_and_nothing_is_owned(on: Server) -> Result<()> {
+async fn missing_fields_are_named_and_no_finalizer_is_added(on: Server) -> Result<()> {
     let space = on.shared().await?.space("incomplete").await?;
     let mut object = space.object(&Task::container("empty"));
     object.spec.task_type = String::new();
@@ -24,7 +24,7 @@ async fn missing_fields_are_named_and_nothing_is_owned(on: Server) -> Result<()>
     space.create(&object).await?;
     let action = space.until_ended("empty").await?;
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "InvalidSpec".into()));
-    let message = &action.shown().conditions[0].message;
+    let message = &action.status_or_default().conditions[0].message;
     for field in ["taskType", "inputUri", "taskTemplate"] {
         assert!(message.contains(field), "{message}");
     }
@@ -41,7 +41,11 @@ async fn a_template_that_cannot_be_read_fails_the_action(on: Server) -> Result<(
     space.create(&object).await?;
     let action = space.until_ended("noise").await?;
     assert_eq!(action.outcome().unwrap().0, "Failed", "{}", action.summary());
-    assert!(action.shown().conditions[0].message.contains("taskTemplate"), "{:?}", action.shown().conditions);
+    assert!(
+        action.status_or_default().conditions[0].message.contains("taskTemplate"),
+        "{:?}",
+        action.status_or_default().conditions
+    );
     space.until_pods(&[]).await
 }
 
@@ -52,11 +56,11 @@ async fn a_container_task_without_a_container_fails_with_a_reason(on: Server) ->
     space.submit(&task).await?;
     let action = space.until_ended("hollow").await?;
     assert_eq!(action.outcome().unwrap().0, "Failed", "{}", action.summary());
-    assert!(!action.error_code().is_empty() && !action.shown().error_state.unwrap().message.is_empty());
+    assert!(!action.error_code().is_empty() && !action.status_or_default().error_state.unwrap().message.is_empty());
     space.until_pods(&[]).await
 }
 
-async fn a_place_for_outputs_that_is_none_fails_the_action(on: Server) -> Result<()> {
+async fn an_invalid_output_base_fails_the_action(on: Server) -> Result<()> {
     let space = on.shared().await?.space("nowhere").await?;
     let mut object = space.object(&Task::container("lost"));
     object.spec.run_output_base = "not a place".to_owned();
@@ -67,22 +71,22 @@ async fn a_place_for_outputs_that_is_none_fails_the_action(on: Server) -> Result
     space.until_gone("lost").await
 }
 
-async fn an_unknown_type_goes_to_the_default_plugin(on: Server) -> Result<()> {
+async fn the_default_plugin_serves_unknown_types(on: Server) -> Result<()> {
     let space = on.shared().await?.space("unheard").await?;
     space.submit(&Task::container("odd").task_type("unheard-of")).await?;
     let chosen = |action: &TaskAction| {
-        let conditions = action.shown().conditions.into_iter();
+        let conditions = action.status_or_default().conditions.into_iter();
         conditions.filter(|it| it.type_ == PLUGIN_CHOSEN).map(|it| (it.reason, it.message)).next()
     };
-    let begun = space.until("odd", "begun", |action| !action.shown().conditions.is_empty()).await?;
-    let (reason, words) = chosen(&begun).unwrap_or_default();
-    assert_eq!(reason, "UnknownTaskType", "it is told from the first status on");
-    assert!(words.starts_with("plugin \"pod\" takes task type \"unheard-of\": no plugin serves"), "{words}");
+    let begun = space.until("odd", "begun", |action| !action.status_or_default().conditions.is_empty()).await?;
+    let (reason, message) = chosen(&begun).unwrap_or_default();
+    assert_eq!(reason, "UnknownTaskType", "the first status must have the condition");
+    assert!(message.starts_with("plugin \"pod\" takes task type \"unheard-of\": no plugin serves"), "{message}");
     let action = space.until_ended("odd").await?;
     assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
-    assert_eq!(chosen(&action), Some((reason, words)), "it stays");
+    assert_eq!(chosen(&action), Some((reason, message)), "the condition stays");
 
-    // Where it goes without saying, nothing is said.
+    // A task type that its plugin declares has no such condition.
     space.submit(&Task::container("usual")).await?;
     assert_eq!(chosen(&space.until_ended("usual").await?), None);
     Ok(())
@@ -96,7 +100,7 @@ async fn without_a_default_plugin_an_unknown_type_is_an_error(on: Server) -> Res
     space.submit(&Task::container("odd").task_type("unheard-of")).await?;
     let action = space.until_ended("odd").await?;
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "PluginNotFound".into()));
-    assert!(action.shown().conditions[0].message.contains("unheard-of"));
+    assert!(action.status_or_default().conditions[0].message.contains("unheard-of"));
     assert_eq!(action.metadata.finalizers, None);
     executor.stop().await
 }

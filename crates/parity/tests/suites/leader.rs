@@ -1,43 +1,43 @@
-//! Two executors, one of which leads.
+//! Leader election between two executors.
 
 use std::time::Duration;
 
-use aileron_parity::suite::{PATIENCE, Program, Server, Shown, Task};
+use aileron_parity::suite::{Program, Server, StatusView, Task, WAIT_TIMEOUT};
 use anyhow::{Context, Result};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams};
 
-aileron_parity::on_both!(one_works_and_the_other_takes_over);
+aileron_parity::on_both!(one_executor_leads_and_the_other_takes_over);
 
 async fn leader(leases: &Api<Lease>) -> Result<String> {
     let held = leases.list(&ListParams::default()).await?.items.pop().and_then(|lease| lease.spec);
-    held.and_then(|spec| spec.holder_identity).context("nobody leads")
+    held.and_then(|spec| spec.holder_identity).context("the lease has no holder")
 }
 
-async fn one_works_and_the_other_takes_over(on: Server) -> Result<()> {
+async fn one_executor_leads_and_the_other_takes_over(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("led").await?;
     let settings = bench.settings().with(&["executor", "leaderElect"], true);
     let leases: Api<Lease> = Api::namespaced(space.admin.clone(), "flyte");
 
     let mut first = Program::start(&bench.cluster, &settings, "first")?;
-    first.until_works().await?;
+    first.until_started().await?;
     let mut second = Program::start(&bench.cluster, &settings, "second")?;
     assert!(leader(&leases).await?.starts_with("first"));
     space.submit(&Task::container("one")).await?;
     space.until_ended("one").await?;
     second.check()?;
-    assert!(!second.works(), "two at work:\n{}", second.log());
+    assert!(!second.has_started(), "the standby started rounds:\n{}", second.log());
 
-    // Killed, the first cannot give the lease back: the second waits for it to expire, which takes 15 s and a try.
+    // A killed leader does not release the lease: the second executor waits until it expires, after 15 s.
     space.submit(&Task::container("two").attempts(&["succeed@1000"])).await?;
     space.until("two", "running", |action| action.reason() == "Executing").await?;
     first.kill();
-    let action = space.within(PATIENCE, "two", "ended", |action| action.outcome().is_some()).await?;
+    let action = space.within(WAIT_TIMEOUT, "two", "ended", |action| action.outcome().is_some()).await?;
     assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
-    assert!(second.works() && leader(&leases).await?.starts_with("second"));
+    assert!(second.has_started() && leader(&leases).await?.starts_with("second"));
 
-    // Stopped in good order, the second gives it back, and the third need not wait that long.
+    // An executor that is shut down releases the lease, so the third one need not wait for it to expire.
     let mut third = Program::start(&bench.cluster, &settings, "third")?;
     second.terminate().await?;
     space.submit(&Task::container("three")).await?;

@@ -1,19 +1,18 @@
-//! Times that the author of a task set: how long an attempt may wait and run, how long all may take, and the pause before
-//! another attempt.
+//! Time limits of a task: queue and run time of an attempt, deadline of all attempts, and the pause before a retry.
 
 use std::time::Duration;
 
 use aileron_idl::flyteidl2::common::ActionPhase::{Failed, Queued, TimedOut};
 use aileron_idl::flyteidl2::core::{Backoff, RetryStrategy, TimeoutStrategy};
-use aileron_parity::suite::{Server, Shown, Space, Task};
+use aileron_parity::suite::{Server, Space, StatusView, Task};
 use anyhow::Result;
 
 aileron_parity::on_both!(
     an_attempt_that_runs_too_long_is_stopped_and_another_follows,
-    an_attempt_that_waits_too_long_says_for_what,
-    each_attempt_has_its_own_time_in_the_queue,
+    an_attempt_queued_too_long_reports_what_it_waits_for,
+    the_queue_timeout_applies_to_each_attempt,
     a_deadline_ends_the_task_whatever_attempts_are_left,
-    attempts_follow_one_another_after_a_pause,
+    a_retry_waits_for_the_backoff_of_the_task,
     a_task_that_ends_in_time_is_not_disturbed
 );
 
@@ -26,7 +25,7 @@ fn limited(task: Task, run: i64, queued: i64, deadline: i64) -> Task {
     task
 }
 
-/// How often each attempt was told to have run out of time.
+/// The attempts that have a TIMED_OUT event.
 fn timeouts(space: &Space<'_>, name: &str) -> Vec<u32> {
     let mut attempts: Vec<_> =
         space.phases(name).into_iter().filter(|(_, phase)| *phase == TimedOut).map(|(attempt, _)| attempt).collect();
@@ -39,8 +38,8 @@ async fn an_attempt_that_runs_too_long_is_stopped_and_another_follows(on: Server
     space.submit(&limited(Task::container("long").retries(1).attempts(&["run"]), 2, 0, 0)).await?;
     let action = space.until_ended("long").await?;
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()), "{}", action.summary());
-    assert_eq!(action.shown().attempts, 2);
-    let error = action.shown().error_state.unwrap();
+    assert_eq!(action.status_or_default().attempts, 2);
+    let error = action.status_or_default().error_state.unwrap();
     assert_eq!((error.code.as_str(), error.kind.as_str()), ("MAX_RUNTIME_EXCEEDED", "USER"));
     assert_eq!(error.message, "attempt 2 ran for 2s, the longest that the task allows, and was stopped");
     assert_eq!(timeouts(&space, "long"), [1, 2]);
@@ -51,26 +50,26 @@ async fn an_attempt_that_runs_too_long_is_stopped_and_another_follows(on: Server
     space.until_pods(&[]).await
 }
 
-async fn an_attempt_that_waits_too_long_says_for_what(on: Server) -> Result<()> {
+async fn an_attempt_queued_too_long_reports_what_it_waits_for(on: Server) -> Result<()> {
     let space = on.shared().await?.space("waits-long").await?;
     let task = Task::container("stuck").attempts(&["unschedulable:0/3 nodes are available: 3 Insufficient cpu."]);
     space.submit(&limited(task, 0, 3, 0)).await?;
     let action = space.until_ended("stuck").await?;
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()), "{}", action.summary());
-    let message = action.shown().error_state.unwrap().message;
+    let message = action.status_or_default().error_state.unwrap().message;
     assert!(message.starts_with("attempt 1 was queued for 3s, the longest that the task allows: "), "{message}");
     assert!(message.contains("Insufficient cpu"), "{message}");
     space.until_pods(&[]).await
 }
 
-async fn each_attempt_has_its_own_time_in_the_queue(on: Server) -> Result<()> {
+async fn the_queue_timeout_applies_to_each_attempt(on: Server) -> Result<()> {
     let space = on.shared().await?.space("waits-twice").await?;
     let begin = std::time::Instant::now();
     space.submit(&limited(Task::container("stuck").retries(1).attempts(&["pending"]), 0, 2, 0)).await?;
     let action = space.until_ended("stuck").await?;
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()), "{}", action.summary());
-    assert_eq!((action.shown().attempts, action.error_code().as_str()), (2, "QUEUED_TIMEOUT_EXCEEDED"));
-    assert!(begin.elapsed() >= Duration::from_secs(4), "both were over after {:?}", begin.elapsed());
+    assert_eq!((action.status_or_default().attempts, action.error_code().as_str()), (2, "QUEUED_TIMEOUT_EXCEEDED"));
+    assert!(begin.elapsed() >= Duration::from_secs(4), "both attempts had ended after {:?}", begin.elapsed());
     assert_eq!(timeouts(&space, "stuck"), [1, 2]);
     space.until_pods(&[]).await
 }
@@ -82,14 +81,14 @@ async fn a_deadline_ends_the_task_whatever_attempts_are_left(on: Server) -> Resu
     space.submit(&limited(task, 0, 0, 4)).await?;
     let action = space.until_ended("late").await?;
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()), "{}", action.summary());
-    assert_eq!(action.shown().attempts, 3);
-    let message = action.shown().error_state.unwrap().message;
+    assert_eq!(action.status_or_default().attempts, 3);
+    let message = action.status_or_default().error_state.unwrap().message;
     assert_eq!(message, "the action had not ended 4s after it was queued first, which is its deadline");
     assert_eq!(timeouts(&space, "late"), [3]);
     space.until_pods(&[]).await
 }
 
-async fn attempts_follow_one_another_after_a_pause(on: Server) -> Result<()> {
+async fn a_retry_waits_for_the_backoff_of_the_task(on: Server) -> Result<()> {
     let space = on.shared().await?.space("pauses").await?;
     let mut task = Task::container("again").attempts(&["fail:1:Error:broken", "succeed"]);
     let base = prost_types::Duration { seconds: 2, nanos: 0 };
@@ -105,7 +104,7 @@ async fn attempts_follow_one_another_after_a_pause(on: Server) -> Result<()> {
     );
     let action = space.until_ended("again").await?;
     assert_eq!(
-        (action.outcome().unwrap().0.as_str(), action.shown().attempts),
+        (action.outcome().unwrap().0.as_str(), action.status_or_default().attempts),
         ("Succeeded", 2),
         "{}",
         action.summary()
@@ -113,7 +112,7 @@ async fn attempts_follow_one_another_after_a_pause(on: Server) -> Result<()> {
     let runs = space.runs();
     let apart = Duration::try_from(runs[1].at.duration_since(runs[0].at))?;
     assert!(apart >= Duration::from_secs(2), "the second attempt began {apart:?} after the first");
-    // The end of the first attempt is told when it happens, not when the second begins.
+    // The end of the first attempt is reported at once, not when the second begins.
     let phases = space.phases("again");
     let place = |wanted| phases.iter().position(|phase| *phase == wanted);
     assert!(place((1, Failed)).is_some() && place((1, Failed)) < place((2, Queued)), "{phases:?}");
@@ -125,7 +124,7 @@ async fn a_task_that_ends_in_time_is_not_disturbed(on: Server) -> Result<()> {
     space.submit(&limited(Task::container("quick").attempts(&["succeed@500"]), 20, 20, 30)).await?;
     let action = space.until_ended("quick").await?;
     assert_eq!(
-        (action.outcome().unwrap().0.as_str(), action.shown().attempts),
+        (action.outcome().unwrap().0.as_str(), action.status_or_default().attempts),
         ("Succeeded", 1),
         "{}",
         action.summary()

@@ -1,12 +1,14 @@
-//! What whoever runs an installation sees of it: metrics, `aileron get`, `aileron pools`.
+//! What operators of an installation see: metrics, `aileron get`, `aileron pools`.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::time::Instant;
 
 use aileron_action::TaskAction;
-use aileron_parity::cluster::{Front, Refuse, User};
-use aileron_parity::suite::{Bench, LOOK_EVERY, PATIENCE, Program, Server, Settings, Shown, Space, Task, binary};
+use aileron_parity::cluster::{Proxy, RefusalRule, User};
+use aileron_parity::suite::{
+    Bench, POLL_INTERVAL, Program, Server, Settings, Space, StatusView, Task, WAIT_TIMEOUT, binary,
+};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -15,17 +17,17 @@ use serde_json::{Value, json};
 
 use crate::operators::kinds::Kind;
 
-aileron_parity::on_both!(what_waits_and_runs_is_seen_and_is_gone_when_it_is_over);
+aileron_parity::on_both!(waiting_and_running_tasks_are_shown_until_they_end);
 
-/// Longer than gauges take from one count to the next.
-const BUSY_FOR: u32 = 14;
+/// `Retry-After` in seconds; longer than the update interval of gauges.
+const RETRY_AFTER: u32 = 14;
 
-/// The page of metrics of a program.
+/// The metrics page of a program.
 struct Page {
     client: Client,
 }
 
-/// One task for each thing that there is to wait for, each in a namespace of its own.
+/// One waiting task per pending reason, each in its own namespace.
 struct Waiting<'a> {
     quota: Space<'a>,
     busy: Space<'a>,
@@ -34,7 +36,7 @@ struct Waiting<'a> {
 }
 
 impl Page {
-    /// On a port that was free a moment ago.
+    /// Chooses a free port for the page.
     fn choose(settings: Settings) -> Result<(Self, Settings)> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.to_string();
         let client = Client::try_from(Config::new(format!("http://{address}").parse()?))?;
@@ -47,7 +49,7 @@ impl Page {
         Ok(self.client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?)
     }
 
-    /// Waits until each of these lines has been there, not necessarily all at a time.
+    /// Waits until each of these lines has been on the page, not necessarily all at the same time.
     async fn until_seen(&self, lines: &[&str]) -> Result<()> {
         let begin = Instant::now();
         let mut missing = lines.to_vec();
@@ -57,13 +59,13 @@ impl Page {
             if missing.is_empty() {
                 return Ok(());
             }
-            ensure!(begin.elapsed() < PATIENCE, "never shown: {missing:#?}\n{page}");
-            tokio::time::sleep(LOOK_EVERY * 4).await;
+            ensure!(begin.elapsed() < WAIT_TIMEOUT, "never on the page: {missing:#?}\n{page}");
+            tokio::time::sleep(POLL_INTERVAL * 4).await;
         }
     }
 
-    /// Waits until every line of these metrics says that there is nothing.
-    async fn until_nothing(&self, metrics: &[&str]) -> Result<()> {
+    /// Waits until every line of these metrics has the value 0.
+    async fn until_zero(&self, metrics: &[&str]) -> Result<()> {
         let begin = Instant::now();
         loop {
             let page = self.read().await?;
@@ -71,30 +73,30 @@ impl Page {
                 page.lines().filter(|line| line.split(['{', ' ']).next() == Some(metric)).collect()
             };
             for metric in metrics {
-                ensure!(!lines(metric).is_empty(), "{metric} is not shown at all\n{page}");
+                ensure!(!lines(metric).is_empty(), "{metric} is not on the page\n{page}");
             }
             let all = metrics.iter().flat_map(|metric| lines(metric));
             let left: Vec<_> = all.filter(|line| !line.ends_with(" 0")).collect();
             if left.is_empty() {
                 return Ok(());
             }
-            ensure!(begin.elapsed() < PATIENCE, "never nothing: {left:#?}");
-            tokio::time::sleep(LOOK_EVERY * 4).await;
+            ensure!(begin.elapsed() < WAIT_TIMEOUT, "not 0: {left:#?}");
+            tokio::time::sleep(POLL_INTERVAL * 4).await;
         }
     }
 }
 
 impl<'a> Waiting<'a> {
-    /// Lets them come to where they wait.
-    async fn start(bench: &'a Bench, front: &Front) -> Result<Self> {
+    /// Submits the tasks and waits until all have their pending reason.
+    async fn start(bench: &'a Bench, proxy: &Proxy) -> Result<Self> {
         let space = async |name: &str| bench.space(name).await;
-        let (quota, busy) = (space("no-room").await?, space("too-busy").await?);
+        let (quota, busy) = (space("no-quota").await?, space("too-busy").await?);
         let (pool, kind) = (space("no-licence").await?, space("no-kind").await?);
 
         let few = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}});
         quotas(&quota).create(&PostParams::default(), &serde_json::from_value(few)?).await?;
         use_pods(&quota, "1").await?;
-        front.refuse(Refuse::of("create", "pods", 503, 1).within(&busy.namespace).retry_after(BUSY_FOR));
+        proxy.refuse(RefusalRule::of("create", "pods", 503, 1).within(&busy.namespace).retry_after(RETRY_AFTER));
 
         pool.submit(&licensed("holder").attempts(&["run"])).await?;
         pool.until("holder", "running", |action| action.reason() == "Executing").await?;
@@ -120,7 +122,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// A task that needs a token.
+/// A task that needs a token of the pool.
 fn licensed(name: &str) -> Task {
     Task::container(name).task_type("raw-container")
 }
@@ -129,14 +131,14 @@ fn quotas(space: &Space<'_>) -> Api<ResourceQuota> {
     Api::namespaced(space.admin.clone(), &space.namespace)
 }
 
-/// Nobody counts quota on this bench, so the test says how much is used.
+/// Sets the used quota, because this bench has no ResourceQuota controller.
 async fn use_pods(space: &Space<'_>, count: &str) -> Result<()> {
     let status = json!({"status": {"hard": {"pods": "1"}, "used": {"pods": count}}});
     quotas(space).patch_status("few", &PatchParams::default(), &Patch::Merge(status)).await?;
     Ok(())
 }
 
-/// What a command about this cluster prints.
+/// The output of an `aileron` command for this cluster.
 fn aileron(bench: &Bench, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(binary()?);
     command.args(arguments).arg("--kubeconfig").arg(bench.cluster.kubeconfig(User::Admin));
@@ -145,21 +147,21 @@ fn aileron(bench: &Bench, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The lines of a table as words.
+/// The lines of a table as lists of words.
 fn rows(table: &str) -> Vec<Vec<&str>> {
     table.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
-async fn what_waits_and_runs_is_seen_and_is_gone_when_it_is_over(on: Server) -> Result<()> {
+async fn waiting_and_running_tasks_are_shown_until_they_end(on: Server) -> Result<()> {
     let bench = on.bench().await?;
-    let front = Front::start(&bench.cluster).await?;
+    let proxy = Proxy::start(&bench.cluster).await?;
     let pools = json!({"licences": {"quota": 1, "project-cap": 1, "task-types": ["raw-container"]}});
     let (page, settings) = Page::choose(bench.settings().with(&["tasks", "pools"], pools))?;
-    let mut program = Program::start_as(&bench.cluster, front.kubeconfig(), &settings, "overview")?;
-    program.until_works().await?;
-    let waiting = Waiting::start(&bench, &front).await?;
-    what_waits_is_listed(&bench)?;
-    who_holds_a_token_is_listed(&bench)?;
+    let mut program = Program::start_as(&bench.cluster, proxy.kubeconfig(), &settings, "overview")?;
+    program.until_started().await?;
+    let waiting = Waiting::start(&bench, &proxy).await?;
+    waiting_actions_are_listed(&bench)?;
+    token_holders_are_listed(&bench)?;
     page.until_seen(&[
         "aileron_objects{kind=\"Pod\",namespace=\"no-licence\",plugin=\"pod\"} 1",
         "aileron_launch_seconds_count{kind=\"Pod\"} 1",
@@ -181,21 +183,25 @@ async fn what_waits_and_runs_is_seen_and_is_gone_when_it_is_over(on: Server) -> 
     for (space, name, reason) in waiting.each() {
         if reason != "MissingKind" {
             let action = space.until_ended(name).await?;
-            assert_eq!((action.outcome().unwrap().0.as_str(), action.shown().attempts), ("Succeeded", 1), "{name}");
+            assert_eq!(
+                (action.outcome().unwrap().0.as_str(), action.status_or_default().attempts),
+                ("Succeeded", 1),
+                "{name}"
+            );
         }
     }
-    // The three and the holder; two of them had waited, one until the server took creates again.
+    // The three tasks and the holder of the token. One of them had waited for the Retry-After.
     page.until_seen(&["aileron_launch_seconds_count{kind=\"Pod\"} 4"]).await?;
     let text = page.read().await?;
     let sum = text.lines().find_map(|line| line.strip_prefix("aileron_launch_seconds_sum{kind=\"Pod\"} "));
-    let sum: f64 = sum.context("how long launches took")?.parse()?;
-    ensure!(sum >= f64::from(BUSY_FOR), "{sum} s in all");
+    let sum: f64 = sum.context("aileron_launch_seconds_sum is missing")?.parse()?;
+    ensure!(sum >= f64::from(RETRY_AFTER), "{sum} s in all");
 
     for (space, ..) in waiting.each() {
         space.actions.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         space.pods.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
     }
-    page.until_nothing(&[
+    page.until_zero(&[
         "aileron_objects",
         "aileron_pods",
         "aileron_pending_actions",
@@ -208,8 +214,8 @@ async fn what_waits_and_runs_is_seen_and_is_gone_when_it_is_over(on: Server) -> 
     program.terminate().await
 }
 
-/// Reason and sentence, in the table and for programs.
-fn what_waits_is_listed(bench: &Bench) -> Result<()> {
+/// The table and the JSON output have the pending reason and its message.
+fn waiting_actions_are_listed(bench: &Bench) -> Result<()> {
     let expected = [
         ("crowded", "Quota", "waiting for quota few: requested pods=1, used pods=1, limited pods=1"),
         ("second", "Pool", "pool licences: all 1 tokens are taken"),
@@ -218,19 +224,19 @@ fn what_waits_is_listed(bench: &Bench) -> Result<()> {
     ];
     let listed: Value = serde_json::from_str(&aileron(bench, &["get", "-A", "-o", "json"])?)?;
     let table = aileron(bench, &["get", "-A"])?;
-    for (name, reason, words) in expected {
+    for (name, reason, prefix) in expected {
         let action = listed["actions"].as_array().into_iter().flatten().find(|it| it["name"] == name);
         let action = action.with_context(|| format!("{name} is not in {listed}"))?;
         assert_eq!((&action["phase"], &action["pending"]["reason"]), (&"Waiting".into(), &reason.into()), "{action}");
         let message = action["pending"]["message"].as_str().unwrap_or_default();
-        ensure!(message.starts_with(words), "{name}: {message}");
+        ensure!(message.starts_with(prefix), "{name}: {message}");
         let row = table.lines().find(|line| line.contains(&format!(" {name} "))).context(table.clone())?;
         ensure!(row.contains(" Waiting ") && row.contains(&format!(" {reason}: ")), "{row}");
     }
     Ok(())
 }
 
-fn who_holds_a_token_is_listed(bench: &Bench) -> Result<()> {
+fn token_holders_are_listed(bench: &Bench) -> Result<()> {
     let table = aileron(bench, &["pools", "-o", "wide", "--config", "overview.yaml"])?;
     assert_eq!(rows(&table)[1], ["licences", "1", "1", "1", "1", "-", "raw-container", "no-licence/holder"], "{table}");
     let listed: Value = serde_json::from_str(&aileron(bench, &["pools", "-o", "json", "--config", "overview.yaml"])?)?;

@@ -1,16 +1,16 @@
-//! `kill -9` at any moment: no task is lost, none is run twice in one attempt, nothing is left behind.
+//! `kill -9` of the executor at any moment: no task is lost, no attempt runs twice, and no pod is left behind.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use aileron_idl::flyteidl2::common::ActionPhase::{Aborted, Failed, Succeeded};
-use aileron_parity::suite::{Program, Server, Shown, Task};
+use aileron_parity::suite::{Program, Server, StatusView, Task};
 use anyhow::{Context, Result};
 use kube::ResourceExt;
 
-aileron_parity::on_both!(killed_at_random_moments_it_neither_loses_nor_repeats_work);
+aileron_parity::on_both!(a_killed_executor_neither_loses_nor_repeats_work);
 
-/// Small steps from a seed, so that a run can be had again: `SUITE_SEED=<seed>`.
+/// A random generator with a seed, so that a run can be repeated: `SUITE_SEED=<seed>`.
 struct Random(u64);
 
 impl Random {
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// How a task should end: attempts, success.
+/// Script of the attempts, expected number of attempts, expected success.
 const KINDS: [(&[&str], u32, bool); 4] = [
     (&["succeed@300"], 1, true),
     (&["fail:1@100", "succeed@400"], 2, true),
@@ -41,7 +41,7 @@ const KINDS: [(&[&str], u32, bool); 4] = [
     (&["fail:1", "fail:2@200", "error:Last:recoverable"], 3, false),
 ];
 
-async fn killed_at_random_moments_it_neither_loses_nor_repeats_work(on: Server) -> Result<()> {
+async fn a_killed_executor_neither_loses_nor_repeats_work(on: Server) -> Result<()> {
     const TASKS: usize = 32;
     const KILLS: usize = 14;
     let mut random = Random::seeded()?;
@@ -49,7 +49,7 @@ async fn killed_at_random_moments_it_neither_loses_nor_repeats_work(on: Server) 
     let space = bench.space("killed").await?;
     let settings = bench.settings();
     let mut program = Program::start(&bench.cluster, &settings, "executor")?;
-    program.until_works().await?;
+    program.until_started().await?;
 
     let aborted = ["a0", "a1", "a2", "a3"];
     for name in aborted {
@@ -59,18 +59,18 @@ async fn killed_at_random_moments_it_neither_loses_nor_repeats_work(on: Server) 
         if let Some(name) = aborted.get(kill / 3).filter(|_| kill % 3 == 2) {
             space.delete(name).await?;
         }
-        // Tasks appear all the time, also while nobody looks.
+        // Tasks are submitted all the time, also while no executor runs.
         for number in (kill * TASKS / KILLS)..((kill + 1) * TASKS / KILLS) {
             let (attempts, ..) = KINDS[number % KINDS.len()];
             space.submit(&Task::container(&format!("t{number}")).retries(2).attempts(attempts)).await?;
         }
-        // The point of the wait is its length: a random moment, counted from a start that may not be over yet.
+        // A random time after a start, which may not be complete yet.
         tokio::time::sleep(Duration::from_millis(50 + random.below(350))).await;
         program.check()?;
         program.kill();
         program = Program::start(&bench.cluster, &settings, "executor")?;
         if kill % 3 == 0 {
-            // Otherwise a slow machine would never get past the start.
+            // Otherwise the executor would never complete its start on a slow machine.
             let begun = program.log().matches("caches are complete").count();
             while program.log().matches("caches are complete").count() == begun {
                 program.check()?;
@@ -98,13 +98,13 @@ async fn killed_at_random_moments_it_neither_loses_nor_repeats_work(on: Server) 
         let number: usize = name[1..].parse()?;
         let (_, attempts, succeeds) = KINDS[number % KINDS.len()];
         let ended = if succeeds { "Succeeded" } else { "Failed" };
-        let status = action.shown();
+        let status = action.status_or_default();
         assert_eq!(action.outcome().unwrap().0, ended, "{name}: {}", space.dump(&name).await);
         assert_eq!(status.attempts, attempts, "{name}: {}", space.dump(&name).await);
         assert_eq!(status.error_state.is_some(), !succeeds, "{name}");
         let history = action.history();
         assert_eq!(history.last().unwrap(), if succeeds { "Completed" } else { "PermanentFailure" }, "{name}");
-        // At least once: every attempt has its start and its end among the events.
+        // Events are delivered at least once, so the end of every attempt must be there.
         let phases = space.phases(&name);
         for attempt in 1..attempts {
             assert!(phases.contains(&(attempt, Failed)), "{name} attempt {attempt}: {phases:?}");
@@ -115,7 +115,7 @@ async fn killed_at_random_moments_it_neither_loses_nor_repeats_work(on: Server) 
         }
         last_pods.push(format!("{name}-{}", attempts - 1));
     }
-    // Pods of earlier attempts are gone, whoever was killed before deleting them.
+    // Pods of earlier attempts are deleted, even if an executor was killed before it deleted them.
     space.until_pods(&last_pods.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     program.terminate().await
 }

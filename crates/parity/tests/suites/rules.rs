@@ -1,17 +1,17 @@
-//! Which plugin takes a task, by the rules of an installation.
+//! Selection of the plugin for a task by the configured rules.
 
 use std::time::Duration;
 
 use aileron_executor::reconcile::PLUGIN_CHOSEN;
-use aileron_parity::suite::{Executor, Server, Shown, Task, duration_inputs};
+use aileron_parity::suite::{Executor, Server, StatusView, Task, duration_inputs};
 use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::operators::kinds::Kind;
 
-aileron_parity::on_both!(rules_say_which_plugin_takes_a_task_and_why_none_does);
+aileron_parity::on_both!(rules_select_the_plugin_of_a_task);
 
-async fn rules_say_which_plugin_takes_a_task_and_why_none_does(on: Server) -> Result<()> {
+async fn rules_select_the_plugin_of_a_task(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("ruled").await?;
     let rules = json!({
@@ -33,12 +33,12 @@ async fn rules_say_which_plugin_takes_a_task_and_why_none_does(on: Server) -> Re
     ] {
         let action = space.until_ended(name).await?;
         assert_eq!(action.outcome().unwrap(), ("Failed".into(), "PluginNotFound".into()), "{}", action.summary());
-        let conditions = action.shown().conditions;
+        let conditions = action.status_or_default().conditions;
         ensure!(conditions.iter().any(|condition| condition.message.contains(why)), "{conditions:?}");
     }
     assert_eq!(space.until_ended("usual").await?.outcome().unwrap().0, "Succeeded");
 
-    // The same type in another project is another plugin's, one that needs no pod.
+    // In another project, a rule gives the same type to a plugin that needs no pod.
     let elsewhere = Task::sleep("elsewhere").task_type("container");
     space.write_inputs(&elsewhere, &duration_inputs(Duration::from_millis(200)))?;
     let mut object = space.object(&elsewhere);
@@ -46,11 +46,11 @@ async fn rules_say_which_plugin_takes_a_task_and_why_none_does(on: Server) -> Re
     space.create(&object).await?;
     let action = space.until_ended("elsewhere").await?;
     assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
-    let conditions = action.shown().conditions;
+    let conditions = action.status_or_default().conditions;
     let chosen = conditions.iter().find(|condition| condition.type_ == PLUGIN_CHOSEN).unwrap();
     assert_eq!(chosen.reason, "Override");
-    let words = "plugin \"core-sleep\" takes task type \"container\": tasks.task-plugins.overrides[1] names it";
-    ensure!(chosen.message.starts_with(words), "{}", chosen.message);
+    let expected = "plugin \"core-sleep\" takes task type \"container\": tasks.task-plugins.overrides[1] names it";
+    ensure!(chosen.message.starts_with(expected), "{}", chosen.message);
     assert_eq!(space.pod_names().await?, ["usual-0"]);
     executor.stop().await
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aileron_idl::flyteidl2::common::ActionPhase::Succeeded;
-use aileron_parity::suite::{Executor, Server, Shown, Space, Task, duration_inputs};
+use aileron_parity::suite::{Executor, Server, Space, StatusView, Task, duration_inputs};
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
@@ -11,13 +11,13 @@ use serde_json::json;
 
 aileron_parity::on_both!(
     a_signal_at_any_moment_is_seen,
-    a_condition_waits_until_somebody_signals,
-    a_condition_that_nobody_signals_times_out,
+    a_condition_waits_for_its_signal,
+    a_condition_without_a_signal_times_out,
     a_condition_without_a_specification_is_invalid,
     a_sleep_ends_on_time_without_a_pod_and_survives_a_restart
 );
 
-/// What the control plane does when somebody answers.
+/// Writes a signal into the status, as the control plane does.
 async fn signal(space: &Space<'_>, name: &str) -> Result<()> {
     let signal = json!({"status": {
         "signalValue": "CgQKAggB", "signalledBy": "someone", "signalledAt": "2026-01-01T00:00:00Z",
@@ -26,7 +26,7 @@ async fn signal(space: &Space<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The answer comes while the executor says that it waits for one.
+/// The signal arrives while the executor writes its own status.
 async fn a_signal_at_any_moment_is_seen(on: Server) -> Result<()> {
     const GATES: u64 = 40;
     let space = on.shared().await?.space("any-signal").await?;
@@ -46,7 +46,7 @@ async fn a_signal_at_any_moment_is_seen(on: Server) -> Result<()> {
     Ok(())
 }
 
-async fn a_condition_waits_until_somebody_signals(on: Server) -> Result<()> {
+async fn a_condition_waits_for_its_signal(on: Server) -> Result<()> {
     let space = on.shared().await?.space("signalled").await?;
     space.submit(&Task::condition("gate", None)).await?;
     let action = space.until("gate", "paused", |action| action.reason() == "Paused").await?;
@@ -58,11 +58,11 @@ async fn a_condition_waits_until_somebody_signals(on: Server) -> Result<()> {
     let action = space.until_ended("gate").await?;
     assert_eq!(action.outcome().unwrap(), ("Succeeded".into(), "Signaled".into()));
     assert_eq!(action.history(), ["Paused", "Signaled"]);
-    assert_eq!(action.shown().signalled_by, "someone", "what the control plane wrote stays");
+    assert_eq!(action.status_or_default().signalled_by, "someone", "the signal in the status must stay");
     space.until_pods(&[]).await
 }
 
-async fn a_condition_that_nobody_signals_times_out(on: Server) -> Result<()> {
+async fn a_condition_without_a_signal_times_out(on: Server) -> Result<()> {
     let space = on.shared().await?.space("unsignalled").await?;
     space.submit(&Task::condition("gate", Some(Duration::from_secs(2)))).await?;
     let action = space.until_ended("gate").await?;
@@ -82,9 +82,9 @@ async fn a_condition_without_a_specification_is_invalid(on: Server) -> Result<()
     Ok(())
 }
 
-/// When the action entered `Executing`, and when it ended.
-fn slept(action: &impl Shown) -> SignedDuration {
-    let history = action.shown().phase_history;
+/// The time between `Executing` and `Completed`.
+fn slept(action: &impl StatusView) -> SignedDuration {
+    let history = action.status_or_default().phase_history;
     let at =
         |phase: &str| history.iter().find(|line| line.phase == phase).map_or(Timestamp::MIN, |line| line.occurred_at.0);
     at("Completed").duration_since(at("Executing"))
@@ -103,16 +103,22 @@ async fn a_sleep_ends_on_time_without_a_pod_and_survives_a_restart(on: Server) -
     space.until("long", "running", |action| action.reason() == "Executing").await?;
     let action = space.until_ended("short").await?;
     assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
-    // Object times are whole seconds, so a second more may show.
+    // Times in objects are whole seconds, so the difference may be a second longer.
     let time = slept(&action);
     assert!(time >= SignedDuration::from_secs(1) && time <= SignedDuration::from_secs(3), "{time:?}");
     first.stop().await?;
-    assert!(space.until("long", "there", |_| true).await?.outcome().is_none(), "the sleep outlasts the first executor");
+    assert!(
+        space.until("long", "there", |_| true).await?.outcome().is_none(),
+        "the sleep must not have ended before the restart"
+    );
 
     let second = Executor::start(&bench.cluster, &bench.settings()).await?;
     let action = space.until_ended("long").await?;
     let time = slept(&action);
-    assert!(time >= SignedDuration::from_secs(4) && time <= SignedDuration::from_secs(6), "began anew: {time:?}");
+    assert!(
+        time >= SignedDuration::from_secs(4) && time <= SignedDuration::from_secs(6),
+        "the sleep started again after the restart: {time:?}"
+    );
     assert_eq!(space.phases("long").last(), Some(&(1, Succeeded)));
     space.until_pods(&[]).await?;
     second.stop().await

@@ -1,12 +1,12 @@
-//! What watches show: enough of each pod, and nothing that is out of date.
+//! Data from watches: slimmed pods have all fields that are read, and outdated quotas are not used.
 
 use std::path::Path;
 
 use aileron_action::TaskAction;
 use aileron_executor::caches::pods::slim;
 use aileron_machinery::Pending;
-use aileron_parity::cluster::{Front, Refuse};
-use aileron_parity::suite::{Executor, Server, Shown, Task};
+use aileron_parity::cluster::{Proxy, RefusalRule};
+use aileron_parity::suite::{Executor, Server, StatusView, Task};
 use aileron_parity::vectors::case::{self, Case};
 use aileron_parity::vectors::families::produce;
 use anyhow::Result;
@@ -14,14 +14,14 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceQuota};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-aileron_parity::on_both!(a_quota_that_may_no_longer_be_seen_keeps_nobody);
+aileron_parity::on_both!(an_unreadable_quota_blocks_no_task);
 
-/// The picture of a quota gets old when the permission to see it is taken away. Nobody counts usage on this bench, so the
-/// test says how much is used.
-async fn a_quota_that_may_no_longer_be_seen_keeps_nobody(on: Server) -> Result<()> {
+/// The cached quota is outdated after the permission to read quotas was revoked. The test sets the used quota, because this
+/// bench has no ResourceQuota controller.
+async fn an_unreadable_quota_blocks_no_task(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("blinded").await?;
-    let front = Front::start(&bench.cluster).await?;
+    let proxy = Proxy::start(&bench.cluster).await?;
     let quotas: Api<ResourceQuota> = Api::namespaced(space.admin.clone(), &space.namespace);
     let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}});
     quotas.create(&PostParams::default(), &serde_json::from_value(quota)?).await?;
@@ -30,33 +30,33 @@ async fn a_quota_that_may_no_longer_be_seen_keeps_nobody(on: Server) -> Result<(
         quotas.patch_status("few", &PatchParams::default(), &Patch::Merge(status)).await
     };
     counted("1").await?;
-    let executor = Executor::start_with(front.client()?, &bench.settings(), std::convert::identity).await?;
+    let executor = Executor::start_with(proxy.client()?, &bench.settings(), std::convert::identity).await?;
     space.submit(&Task::container("next")).await?;
     let full = |action: &TaskAction| action.pending().is_some_and(|(code, _)| code == "Quota");
     space.until("next", "waiting for quota", full).await?;
 
     for verb in ["list", "watch"] {
-        front.refuse(Refuse::of(verb, "resourcequotas", 403, usize::MAX));
+        proxy.refuse(RefusalRule::of(verb, "resourcequotas", 403, usize::MAX));
     }
-    front.drop_watches();
+    proxy.drop_watches();
     let raised = json!({"spec": {"hard": {"pods": "9"}}});
     quotas.patch("few", &PatchParams::default(), &Patch::Merge(raised)).await?;
     counted("9").await?;
     let action = space.until_ended("next").await?;
-    assert_eq!((action.outcome().unwrap().0.as_str(), action.shown().attempts), ("Succeeded", 1));
-    let asked = front.passed().into_iter().map(|passed| passed.record);
-    let creates: Vec<_> = asked.filter(|it| it.verb == "create" && it.resource == "pods").collect();
+    assert_eq!((action.outcome().unwrap().0.as_str(), action.status_or_default().attempts), ("Succeeded", 1));
+    let requests = proxy.requests().into_iter().map(|request| request.record);
+    let creates: Vec<_> = requests.filter(|it| it.verb == "create" && it.resource == "pods").collect();
     assert_eq!(
         creates.iter().map(|it| it.code).collect::<Vec<_>>(),
         [201],
-        "tried only when nothing was known any more"
+        "the create must be sent only after the cached quota was dropped"
     );
     executor.stop().await
 }
 
-/// All recorded pods, as they come from a cluster and as the cache keeps them.
+/// Compares the results for all recorded pods with the results for the slimmed pods of the cache.
 #[test]
-fn what_is_read_from_a_slimmed_pod_is_what_the_whole_one_says() -> Result<()> {
+fn a_slimmed_pod_gives_the_same_results_as_the_full_pod() -> Result<()> {
     let cases = case::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/open"))?;
     let mut pods = 0;
     for case in cases.iter().filter(|case| ["phase", "podhelper"].contains(&case.family.as_str())) {
@@ -66,7 +66,7 @@ fn what_is_read_from_a_slimmed_pod_is_what_the_whole_one_says() -> Result<()> {
         for_each_pod(&mut slimmed, &mut |value| {
             let (recorded, whole) = (read(value), with_bulk(read(value)));
             let small = slim(whole.clone());
-            assert_eq!(small, slim(recorded), "{}: the bulk stays", case.id());
+            assert_eq!(small, slim(recorded), "{}: slimming must remove all added fields", case.id());
             assert!(json!(small).to_string().len() < json!(whole).to_string().len(), "{}", case.id());
             assert_eq!(Pending::of_pod(&small), Pending::of_pod(&whole), "{}", case.id());
             *value = json!(small);
@@ -86,7 +86,7 @@ fn read(pod: &Value) -> Pod {
     serde_json::from_value(pod.clone()).unwrap()
 }
 
-/// What pods in a cluster have and recorded ones lack.
+/// Adds fields that pods in a cluster have and recorded ones lack.
 fn with_bulk(mut pod: Pod) -> Pod {
     let bulk: Pod = serde_json::from_value(json!({
         "metadata": {"managedFields": [{"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": {}}}]},

@@ -1,11 +1,11 @@
-//! Others write to the same objects all the time. Nothing of theirs is lost, and the task is none the worse for it.
+//! Other clients write to the same objects all the time. Their writes are not lost, and the tasks succeed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use aileron_action::{FINALIZER, TaskAction};
-use aileron_parity::suite::{Executor, Server, Shown, Task};
+use aileron_action::{ACTION_FINALIZER, TaskAction};
+use aileron_parity::suite::{Executor, Server, StatusView, Task};
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -15,15 +15,18 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-aileron_parity::on_both!(others_may_write_to_actions_and_pods_meanwhile, our_finalizer_on_pods_stands_in_nobodys_way);
+aileron_parity::on_both!(
+    concurrent_writes_to_actions_and_pods_are_kept,
+    our_finalizer_blocks_neither_relaunch_nor_deletion
+);
 
 const KEEP: &str = "suite.aileron.test/keep";
 const FLICKER: &str = "suite.aileron.test/flicker";
 const TICK: &str = "suite.aileron.test/tick";
 
-/// Changes labels, annotations and finalizers of all objects, in turn by patch and by replacing the whole object, and
-/// moves other finalizers about by putting one in front and taking it away again. The count of changes goes up.
-async fn meddle<K>(api: Api<K>, changes: Arc<AtomicUsize>)
+/// Changes labels and annotations of all objects by patches. Adds a finalizer in front of the others, or removes it, by
+/// replacing the whole object. Increases `changes` with each change.
+async fn write_continuously<K>(api: Api<K>, changes: Arc<AtomicUsize>)
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
@@ -36,7 +39,7 @@ where
                 let tick = changes.fetch_add(1, Ordering::Relaxed).to_string();
                 let marks = json!({"metadata": {"labels": {TICK: tick}, "annotations": {TICK: tick}}});
                 let _ = api.patch(&name, &PatchParams::default(), &Patch::Merge(marks)).await;
-                // The executor writes in between, or not; then this, which builds on what is there, may conflict.
+                // The executor may write between the read and the replace, which then fails with a conflict.
                 if let Ok(latest) = api.get(&name).await {
                     object = latest;
                 }
@@ -64,16 +67,16 @@ where
     Ok(())
 }
 
-async fn others_may_write_to_actions_and_pods_meanwhile(on: Server) -> Result<()> {
+async fn concurrent_writes_to_actions_and_pods_are_kept(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("crowded").await?;
     let settings = bench.settings().with(&["plugins", "k8s", "inject-finalizer"], true);
     let executor = Executor::start(&bench.cluster, &settings).await?;
     let changes = Arc::<AtomicUsize>::default();
     let stop = CancellationToken::new();
-    let on_actions = meddle::<TaskAction>(space.actions.clone(), Arc::clone(&changes));
-    let on_pods = meddle::<Pod>(space.pods.clone(), Arc::clone(&changes));
-    let meddling = [
+    let on_actions = write_continuously::<TaskAction>(space.actions.clone(), Arc::clone(&changes));
+    let on_pods = write_continuously::<Pod>(space.pods.clone(), Arc::clone(&changes));
+    let writers = [
         tokio::spawn(stop.clone().run_until_cancelled_owned(on_actions)),
         tokio::spawn(stop.clone().run_until_cancelled_owned(on_pods)),
     ];
@@ -89,28 +92,28 @@ async fn others_may_write_to_actions_and_pods_meanwhile(on: Server) -> Result<()
     for name in &names {
         let action = space.until_ended(name).await?;
         assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
-        assert_eq!(action.shown().attempts, 2);
+        assert_eq!(action.status_or_default().attempts, 2);
         assert_eq!(action.labels().get("theirs").map(String::as_str), Some("yes"));
     }
     let changes = changes.load(Ordering::Relaxed);
-    assert!(changes > 60, "the others hardly wrote: {changes}");
+    assert!(changes > 60, "too few concurrent writes: {changes}");
 
     stop.cancel();
-    for writer in meddling {
+    for writer in writers {
         writer.await?;
     }
-    // Whatever the others wrote last is still there: their last mark shows on the object in both places.
+    // The last writes are still there: label and annotation have the same value.
     for name in &names {
         let action = space.actions.get(name).await?;
         assert!(action.labels().contains_key(TICK) && action.labels().get(TICK) == action.annotations().get(TICK));
-        let ours = action.finalizers().iter().filter(|finalizer| *finalizer == FINALIZER).count();
+        let ours = action.finalizers().iter().filter(|finalizer| *finalizer == ACTION_FINALIZER).count();
         assert_eq!(ours, 1, "{:?}", action.finalizers());
         assert!(action.finalizers().iter().any(|finalizer| finalizer == KEEP));
         if action.finalizers().iter().any(|finalizer| finalizer == FLICKER) {
             drop_finalizer(&space.actions, name, FLICKER).await?;
         }
     }
-    // Of the first attempts only what the others hold on to is left.
+    // Pods of first attempts exist only as long as they have the other finalizer.
     for name in space.pod_names().await? {
         if space.pods.get(&name).await?.finalizers().iter().any(|finalizer| finalizer == FLICKER) {
             drop_finalizer(&space.pods, &name, FLICKER).await?;
@@ -119,13 +122,15 @@ async fn others_may_write_to_actions_and_pods_meanwhile(on: Server) -> Result<()
     let last: Vec<_> = names.iter().map(|name| format!("{name}-1")).collect();
     space.until_pods(&last.iter().map(String::as_str).collect::<Vec<_>>()).await?;
 
-    // Their finalizers outlive ours, on the action and on its pod.
+    // The other finalizers stay on the action and on its pod after ours are removed.
     let (name, pod) = (names[0].as_str(), last[0].as_str());
     let keep = json!({"metadata": {"finalizers": [KEEP, "flyte/flytek8s"]}});
     space.pods.patch(pod, &PatchParams::default(), &Patch::Merge(keep)).await?;
     space.delete(name).await?;
     let action = space
-        .until(name, "let go of by us", |action| !action.finalizers().iter().any(|finalizer| finalizer == FINALIZER))
+        .until(name, "without our finalizer", |action| {
+            !action.finalizers().iter().any(|finalizer| finalizer == ACTION_FINALIZER)
+        })
         .await?;
     assert_eq!(action.finalizers(), [KEEP]);
     let left = space.pods.get(pod).await?;
@@ -138,8 +143,8 @@ async fn others_may_write_to_actions_and_pods_meanwhile(on: Server) -> Result<()
     executor.stop().await
 }
 
-/// The object of a killed attempt has the name that the next try needs, and our finalizer.
-async fn our_finalizer_on_pods_stands_in_nobodys_way(on: Server) -> Result<()> {
+/// The object of a killed launch has our finalizer and the name that the relaunch needs.
+async fn our_finalizer_blocks_neither_relaunch_nor_deletion(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("held-pods").await?;
     let settings = bench.settings().with(&["plugins", "k8s", "inject-finalizer"], true);

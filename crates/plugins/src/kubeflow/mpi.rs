@@ -9,7 +9,7 @@ use aileron_machinery::{Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, Plugin
 use crate::kubeflow::config::KubeflowConfig;
 use crate::kubeflow::job::Job;
 use crate::kubeflow::links::{PodNames, Role};
-use crate::kubeflow::phase::Observation;
+use crate::kubeflow::phase::phase_of_job;
 use build::{LAUNCHER, WORKER};
 use resource::MPIJob;
 
@@ -51,9 +51,7 @@ impl K8sPlugin for MpiPlugin {
     }
 
     fn phase(&self, cx: &PhaseContext<'_>, resource: &MPIJob) -> Result<PhaseInfo, PluginError> {
-        let job = job(resource);
-        let phase = Observation::of(&job, &self.config, cx, &ROLES)?.phase();
-        Ok(phase.with_check_at(job.check_at(&self.config, cx.task.now)))
+        phase_of_job(&job(resource), &self.config, cx, &ROLES)
     }
 
     fn ended(&self, resource: &MPIJob) -> Option<Ended> {

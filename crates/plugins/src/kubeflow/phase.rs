@@ -53,6 +53,20 @@ impl<'a> Observation<'a> {
     }
 }
 
+/// Where a task stands whose phase depends only on the conditions of its job.
+///
+/// # Errors
+/// The operator is silent about the job.
+pub(crate) fn phase_of_job(
+    job: &Job<'_>,
+    config: &KubeflowConfig,
+    cx: &PhaseContext<'_>,
+    roles: &[Role],
+) -> Result<PhaseInfo, PluginError> {
+    let phase = Observation::of(job, config, cx, roles)?.phase();
+    Ok(phase.with_check_at(job.check_at(config, cx.task.now)))
+}
+
 /// The operator's word is all there is; whether user code or a node was to blame it does not say.
 fn failure(condition: &JobCondition) -> ExecutionError {
     let text = |text: &'_ Option<String>| text.clone().unwrap_or_default();

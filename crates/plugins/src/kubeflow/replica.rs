@@ -118,14 +118,18 @@ pub(crate) fn working_containers<'a>(
     containers.iter_mut().filter(move |container| container.name == name)
 }
 
+/// The error of a task whose job lacks a part because of `error`.
+pub(crate) fn unable_to_create(part: &str, error: &PluginError) -> PluginError {
+    PluginError::bad_task_specification(format!("Unable to create {part}: [{error}]"))
+}
+
 fn replica_with(
     task: &TaskContext,
     container: &str,
     replicas: i32,
     options: PodOptions,
 ) -> Result<ReplicaSpec, PluginError> {
-    let draft = build_pod(task, options)
-        .map_err(|error| PluginError::bad_task_specification(format!("Unable to create pod spec: [{error}]")))?;
+    let draft = build_pod(task, options).map_err(|error| unable_to_create("pod spec", &error))?;
     let PodDraft { mut metadata, mut spec, primary_container } = draft;
     if let Some(primary) = spec.containers.iter_mut().find(|container| container.name == primary_container) {
         container.clone_into(&mut primary.name);

@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::fields::{Field, Report};
 use crate::literals::{Declared, from_json, map_to_json, to_json};
 
-/// The state of an action in one word.
+/// The state of an action, as one of the words that `expect.phase` of a task file may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
+pub enum PhaseWord {
     /// No object has been created.
     Queued,
     /// The action waits, for example for quota. As an expectation it means: the task does not run yet.
@@ -38,7 +38,7 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
     /// The phase. A phase in which the action has not ended counts as reached when the action stays in it.
-    pub phase: Phase,
+    pub phase: PhaseWord,
     /// What the action waits for.
     pub pending: Option<PendingReason>,
     /// The number of attempts.
@@ -55,7 +55,7 @@ pub struct Expectation {
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The phase.
-    pub phase: Phase,
+    pub phase: PhaseWord,
     /// Code of the reason why the action waits. Empty if it does not wait or the reason is unknown.
     pub pending: &'a str,
     /// The number of attempts.
@@ -68,15 +68,15 @@ pub struct Observed<'a> {
     pub outputs: Option<&'a LiteralMap>,
 }
 
-const PHASES: [(&str, Phase); 8] = [
-    ("queued", Phase::Queued),
-    ("waiting", Phase::Waiting),
-    ("initializing", Phase::Initializing),
-    ("running", Phase::Running),
-    ("succeeded", Phase::Succeeded),
-    ("failed", Phase::Failed),
-    ("timed-out", Phase::TimedOut),
-    ("aborted", Phase::Aborted),
+const PHASES: [(&str, PhaseWord); 8] = [
+    ("queued", PhaseWord::Queued),
+    ("waiting", PhaseWord::Waiting),
+    ("initializing", PhaseWord::Initializing),
+    ("running", PhaseWord::Running),
+    ("succeeded", PhaseWord::Succeeded),
+    ("failed", PhaseWord::Failed),
+    ("timed-out", PhaseWord::TimedOut),
+    ("aborted", PhaseWord::Aborted),
 ];
 
 /// The plugin phase of a task that waits, for example for quota.
@@ -90,10 +90,10 @@ pub(super) fn expectation(field: &Field<'_>, outputs: &[Declared<'_>], report: &
     let pending = waits.as_ref().and_then(|field| pending(field, report));
     let phase = match (group.get("phase"), &waits) {
         // `pending` alone implies the phase `waiting`.
-        (None, Some(_)) => Some(Phase::Waiting),
+        (None, Some(_)) => Some(PhaseWord::Waiting),
         _ => group.require("phase", "say for example `phase: succeeded`", report).and_then(|f| phase(&f, report)),
     };
-    if let (Some(phase), Some(field)) = (phase.filter(|phase| !Phase::Waiting.admits(*phase)), &waits) {
+    if let (Some(phase), Some(field)) = (phase.filter(|phase| !PhaseWord::Waiting.admits(*phase)), &waits) {
         field.complain(format!("a task that is {phase} waits for nothing; leave out one of the two"), report);
     }
     let values = group.get("outputs").map(|field| field.entries(report)).unwrap_or_default();
@@ -118,7 +118,7 @@ pub(super) fn expectation(field: &Field<'_>, outputs: &[Declared<'_>], report: &
     })
 }
 
-fn phase(field: &Field<'_>, report: &Report) -> Option<Phase> {
+fn phase(field: &Field<'_>, report: &Report) -> Option<PhaseWord> {
     let word = field.text(report)?;
     let found = PHASES.iter().find(|(name, _)| *name == word);
     if found.is_none() {
@@ -146,7 +146,7 @@ fn pending(field: &Field<'_>, report: &Report) -> Option<PendingReason> {
     found
 }
 
-impl Phase {
+impl PhaseWord {
     /// True if the action has ended.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::TimedOut | Self::Aborted)
@@ -185,7 +185,7 @@ impl Phase {
     }
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for PhaseWord {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = PHASES.iter().find(|(_, phase)| phase == self).map_or("unknown", |(name, _)| name);
         formatter.pad(name)

@@ -80,7 +80,7 @@ fn what_stands_around_the_task_is_kept_apart() {
     assert_eq!(file.default_inputs(), None, "tags has no default");
     assert_eq!(file.interruptible(), Some(true));
     let expect = file.expect.unwrap();
-    assert_eq!((expect.phase, expect.attempts, expect.error.as_deref()), (Phase::Failed, Some(3), Some("boom")));
+    assert_eq!((expect.phase, expect.attempts, expect.error.as_deref()), (PhaseWord::Failed, Some(3), Some("boom")));
 }
 
 #[test]
@@ -221,14 +221,14 @@ fn an_expectation_tells_what_came_out_differently() {
     literals.literals.insert("n".into(), crate::literals::from_text(&kind, "4").unwrap());
     let good = Observed {
         pending: "",
-        phase: Phase::Succeeded,
+        phase: PhaseWord::Succeeded,
         attempts: 2,
         reason: "exceeded quota",
         error: "",
         outputs: Some(&literals),
     };
     assert_eq!(expect.differences(&good), Vec::<String>::new());
-    let bad = Observed { phase: Phase::Failed, pending: "", attempts: 1, reason: "", error: "", outputs: None };
+    let bad = Observed { phase: PhaseWord::Failed, pending: "", attempts: 1, reason: "", error: "", outputs: None };
     assert_eq!(
         expect.differences(&bad),
         [
@@ -244,18 +244,18 @@ fn an_expectation_tells_what_came_out_differently() {
 fn a_waiting_task_is_one_that_has_not_begun() {
     let expect = read("{name: t, expect: {phase: waiting}}").unwrap().expect.unwrap();
     let observed = |phase| Observed { phase, pending: "", attempts: 1, reason: "", error: "", outputs: None };
-    for phase in [Phase::Queued, Phase::Waiting, Phase::Initializing] {
+    for phase in [PhaseWord::Queued, PhaseWord::Waiting, PhaseWord::Initializing] {
         assert!(expect.differences(&observed(phase)).is_empty(), "{phase}");
     }
-    assert!(!expect.differences(&observed(Phase::Running)).is_empty());
+    assert!(!expect.differences(&observed(PhaseWord::Running)).is_empty());
 }
 
 #[test]
 fn what_a_task_waits_for_can_be_expected() {
     let expect = read("{name: t, expect: {pending: Quota}}").unwrap().expect.unwrap();
-    assert_eq!((expect.phase, expect.pending), (Phase::Waiting, Some(PendingReason::Quota)));
+    assert_eq!((expect.phase, expect.pending), (PhaseWord::Waiting, Some(PendingReason::Quota)));
     let observed =
-        |pending| Observed { phase: Phase::Queued, pending, attempts: 1, reason: "", error: "", outputs: None };
+        |pending| Observed { phase: PhaseWord::Queued, pending, attempts: 1, reason: "", error: "", outputs: None };
     assert!(expect.differences(&observed("Quota")).is_empty());
     assert_eq!(expect.differences(&observed("ImagePull")), ["expected to wait for Quota, found ImagePull"]);
     assert_eq!(expect.differences(&observed("")), ["expected to wait for Quota, found nothing"]);

@@ -1,8 +1,7 @@
 //! Why the actions of a namespace wait.
 
 use std::sync::Arc;
-
-use jiff::Timestamp;
+use std::time::Instant;
 
 use super::NamespaceAdmission;
 use crate::create_request::CreateRequest;
@@ -11,7 +10,7 @@ use crate::gate::waiting_reason::{LastReportedReason, WaitingReason};
 
 impl NamespaceAdmission {
     /// The reason that a waiting action reports.
-    pub(in crate::gate) fn report_reason(&mut self, action: &str, now: Timestamp) -> WaitingReason {
+    pub(in crate::gate) fn report_reason(&mut self, action: &str, now: Instant) -> WaitingReason {
         let current = self.creates.get(action).map(|create| self.current_reason(&create.request, now));
         match (current, self.creates.get_mut(action)) {
             (Some(current), Some(create)) => LastReportedReason::next(&mut create.reported, current, now),
@@ -20,7 +19,7 @@ impl NamespaceAdmission {
     }
 
     /// Waiting actions whose reported reason no longer applies, at most `limit`.
-    pub(in crate::gate) fn outdated_reasons(&mut self, limit: usize, now: Timestamp) -> Vec<Arc<str>> {
+    pub(in crate::gate) fn outdated_reasons(&mut self, limit: usize, now: Instant) -> Vec<Arc<str>> {
         let groups = self.creates.queue().groups();
         let subjects: Vec<_> = groups
             .map(|(request, _)| (Arc::clone(request), self.current_reason(request, now).into_subject()))
@@ -40,12 +39,12 @@ impl NamespaceAdmission {
     }
 
     /// The current reason of each group of waiting actions, with the size of the group.
-    pub(in crate::gate) fn waiting_by_reason(&self, now: Timestamp) -> impl Iterator<Item = (WaitingReason, usize)> {
+    pub(in crate::gate) fn waiting_by_reason(&self, now: Instant) -> impl Iterator<Item = (WaitingReason, usize)> {
         let groups = self.creates.queue().groups();
         groups.map(move |(request, positions)| (self.current_reason(request, now), positions.len()))
     }
 
-    fn current_reason(&self, request: &CreateRequest, now: Timestamp) -> WaitingReason {
+    fn current_reason(&self, request: &CreateRequest, now: Instant) -> WaitingReason {
         let blocking = self.throttles.get(&request.kind).filter(|throttle| !throttle.allows_start(request, now));
         if let Some(last_refusal) = blocking.and_then(KindThrottle::last_refusal) {
             return WaitingReason::refused(last_refusal, request);

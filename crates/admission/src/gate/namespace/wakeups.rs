@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-use jiff::Timestamp;
+use std::time::Instant;
 
 use super::{NamespaceAdmission, ToWake};
 use crate::create_request::CreateRequest;
@@ -16,7 +15,7 @@ use crate::time::after;
 impl NamespaceAdmission {
     /// Reserves quota for the waiting actions that fit now, the oldest first. Returns the actions to wake: these, the
     /// actions whose reservation timed out, and the actions whose create request can never fit.
-    pub(in crate::gate) fn wake_fitting(&mut self, settings: &GateSettings, now: Timestamp) -> ToWake {
+    pub(in crate::gate) fn wake_fitting(&mut self, settings: &GateSettings, now: Instant) -> ToWake {
         let mut woken = self.expire(settings, now);
         if self.creates.queue().is_empty() {
             return woken;
@@ -39,7 +38,7 @@ impl NamespaceAdmission {
     }
 
     /// When [`wake_fitting`](Self::wake_fitting) may have another result by time alone.
-    pub(in crate::gate) fn next_wake(&self, settings: &GateSettings, now: Timestamp) -> Option<Timestamp> {
+    pub(in crate::gate) fn next_wake(&self, settings: &GateSettings, now: Instant) -> Option<Instant> {
         let timeout = self.creates.next_timeout();
         let queue = self.creates.queue();
         if queue.is_empty() {
@@ -57,7 +56,7 @@ impl NamespaceAdmission {
         &self,
         groups: &[(&Arc<CreateRequest>, &BTreeSet<QueuePosition>)],
         settings: &GateSettings,
-        now: Timestamp,
+        now: Instant,
     ) -> Vec<QueuePosition> {
         let groups: Vec<_> = groups
             .iter()
@@ -80,14 +79,14 @@ impl NamespaceAdmission {
 
     /// Whether waiting actions should wait a little longer, because the ResourceQuota controller is recounting. An action
     /// that finds the queue empty, or one that has just started to wait, is not delayed.
-    fn waits_for_recount(&self, settings: &GateSettings, now: Timestamp) -> bool {
+    fn waits_for_recount(&self, settings: &GateSettings, now: Instant) -> bool {
         let has_queue =
             self.creates.queue().not_empty_since().is_some_and(|since| after(since, settings.settle) <= now);
         has_queue && self.quotas.recounted_at(settings.settle).is_some_and(|at| now < at)
     }
 
     /// Reserves quota for a waiting action.
-    fn reserve(&mut self, position: &QueuePosition, now: Timestamp) {
+    fn reserve(&mut self, position: &QueuePosition, now: Instant) {
         let Some(create) = self.creates.get(&position.action) else { return };
         let request = Arc::clone(&create.request);
         let reservation = self.quotas.reserve(&request);
@@ -99,7 +98,7 @@ impl NamespaceAdmission {
 
     /// Applies what changed by time alone. Returns the actions whose reservation timed out: if their wake-up was lost, they
     /// would otherwise not ask again for minutes.
-    fn expire(&mut self, settings: &GateSettings, now: Timestamp) -> ToWake {
+    fn expire(&mut self, settings: &GateSettings, now: Instant) -> ToWake {
         self.quotas.expire(settings.settle, now);
         let mut timed_out = Vec::new();
         while let Some(action) = self.creates.first_timed_out(now) {

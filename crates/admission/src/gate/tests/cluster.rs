@@ -283,8 +283,8 @@ impl<'a> Cluster<'a> {
         self.gate.quota_changed("ns", &quota(version, &[("pods", &hard)], &[("pods", &used)]), at(self.now));
     }
 
-    fn millis_until(&self, time: Timestamp) -> i64 {
-        time.duration_since(at(self.now)).as_millis() as i64
+    fn millis_until(&self, time: Instant) -> i64 {
+        time.saturating_duration_since(at(self.now)).as_millis() as i64
     }
 }
 

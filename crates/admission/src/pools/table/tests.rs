@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::*;
+use crate::time::testing::date as at;
 
 const POOL: &str = "licences";
 
@@ -11,10 +12,6 @@ fn pools(total: u32, project_limit: u32) -> Pools {
     let per_project = (project_limit > 0).then_some(project_limit);
     let pool = Pool { limits: Limits { total, per_project, per_domain: None }, task_types: BTreeSet::new() };
     Pools::new([(POOL.to_owned(), pool)].into())
-}
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
 }
 
 fn claim(name: &str, project: &str, created: i64) -> TokenClaim {

@@ -23,23 +23,23 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
 fn every_status_has_a_phase() {
     let progressing = |reason: &str| json!({"conditions": [condition("Progressing", "True", reason, "m")]});
     for (status, expected) in [
-        (json!({}), Phase::Pending),
-        (progressing("Queued"), Phase::Queued),
-        (progressing("Initializing"), Phase::Initializing),
-        (progressing("Executing"), Phase::Running),
-        (progressing("RetryableFailure"), Phase::Retrying),
-        (json!({"conditions": [condition("Succeeded", "True", "Completed", "")]}), Phase::Succeeded),
-        (json!({"conditions": [condition("Failed", "True", "InvalidSpec", "")]}), Phase::Failed),
-        (json!({"conditions": [condition("Failed", "True", "TimedOut", "")]}), Phase::TimedOut),
+        (json!({}), DisplayPhase::Pending),
+        (progressing("Queued"), DisplayPhase::Queued),
+        (progressing("Initializing"), DisplayPhase::Initializing),
+        (progressing("Executing"), DisplayPhase::Running),
+        (progressing("RetryableFailure"), DisplayPhase::Retrying),
+        (json!({"conditions": [condition("Succeeded", "True", "Completed", "")]}), DisplayPhase::Succeeded),
+        (json!({"conditions": [condition("Failed", "True", "InvalidSpec", "")]}), DisplayPhase::Failed),
+        (json!({"conditions": [condition("Failed", "True", "TimedOut", "")]}), DisplayPhase::TimedOut),
     ] {
         assert_eq!(Summary::new(&action(status.clone())).phase, expected, "{status}");
     }
     let mut waiting = progressing("Queued");
     waiting["pluginPhase"] = "PhaseWaitingForResources".into();
-    assert_eq!(Summary::new(&action(waiting)).phase, Phase::Waiting);
+    assert_eq!(Summary::new(&action(waiting)).phase, DisplayPhase::Waiting);
     let mut deleted = action(progressing("Executing"));
     deleted.metadata.deletion_timestamp = deleted.metadata.creation_timestamp.clone();
-    assert_eq!(Summary::new(&deleted).phase, Phase::Aborting);
+    assert_eq!(Summary::new(&deleted).phase, DisplayPhase::Aborting);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn what_blocks_an_action_is_shown_with_its_code() {
         ]})))
     };
     let quota = blocked("Quota", "waiting for quota three-pods: requested pods=1, used pods=3, limited pods=3");
-    assert_eq!(quota.phase, Phase::Waiting);
+    assert_eq!(quota.phase, DisplayPhase::Waiting);
     assert_eq!(quota.explanation(), "Quota: three-pods: requested pods=1, used pods=3, limited pods=3");
     let json = quota.as_json(Timestamp::now());
     assert_eq!((&json["reason"], &json["pending"]["reason"]), (&json!("Quota"), &json!("Quota")));
@@ -67,11 +67,11 @@ fn what_blocks_an_action_is_shown_with_its_code() {
     );
     assert_eq!(blocked("Unschedulable", "no node takes pod p").explanation(), "Unschedulable: no node takes pod p");
     let retry = blocked("Retry", "waiting 5s before attempt 2 of 3, as the task asks for");
-    assert_eq!(retry.phase, Phase::Waiting);
+    assert_eq!(retry.phase, DisplayPhase::Waiting);
     assert_eq!(retry.explanation(), "Retry: waiting 5s before attempt 2 of 3, as the task asks for");
     assert_eq!(retry.as_json(Timestamp::now())["pending"]["reason"], "Retry");
     let starting = blocked("Starting", "nothing is known to be in its way");
-    assert_eq!((starting.phase, starting.explanation().as_str()), (Phase::Queued, "task submitted to K8s"));
+    assert_eq!((starting.phase, starting.explanation().as_str()), (DisplayPhase::Queued, "task submitted to K8s"));
     assert_eq!(starting.as_json(Timestamp::now())["pending"]["reason"], "Starting");
 }
 
@@ -115,11 +115,17 @@ fn a_new_attempt_shows_why_the_one_before_failed() {
         "conditions": [condition("Progressing", "True", "Executing", "")],
     });
     let summary = Summary::new(&action(status.clone()));
-    assert_eq!((summary.phase, summary.explanation().as_str()), (Phase::Running, "attempt 1: [Error] exit code 3"));
+    assert_eq!(
+        (summary.phase, summary.explanation().as_str()),
+        (DisplayPhase::Running, "attempt 1: [Error] exit code 3")
+    );
     let mut queued = status;
     queued["conditions"] = json!([condition("Progressing", "True", "Queued", RESTARTING)]);
     let summary = Summary::new(&action(queued));
-    assert_eq!((summary.phase, summary.explanation().as_str()), (Phase::Queued, "attempt 1: [Error] exit code 3"));
+    assert_eq!(
+        (summary.phase, summary.explanation().as_str()),
+        (DisplayPhase::Queued, "attempt 1: [Error] exit code 3")
+    );
     let remembered = json!({
         "attempts": 2,
         "phaseHistory": [{"phase": "RetryableFailure", "occurredAt": "2026-01-01T00:00:00Z", "message": "exit code 3"}],
@@ -135,11 +141,11 @@ fn an_action_that_has_ended_keeps_its_outcome() {
     let ended = Summary::new(&action(json!({"conditions": [condition("Succeeded", "True", "Completed", "")]})));
     assert_eq!(ended.clone().aborted(Timestamp::now()), ended);
     let running = Summary::new(&action(json!({}))).aborted(Timestamp::UNIX_EPOCH);
-    assert_eq!((running.phase, running.ended), (Phase::Aborted, Some(Timestamp::UNIX_EPOCH)));
+    assert_eq!((running.phase, running.ended), (DisplayPhase::Aborted, Some(Timestamp::UNIX_EPOCH)));
     assert_eq!(running.explanation(), "was Pending");
     let mut going = action(json!({"conditions": [condition("Progressing", "True", "Queued", "no node is free")]}));
     going.metadata.deletion_timestamp = going.metadata.creation_timestamp.clone();
     let going = Summary::new(&going);
-    assert_eq!((going.phase, going.explanation().as_str()), (Phase::Aborting, "was Queued: no node is free"));
+    assert_eq!((going.phase, going.explanation().as_str()), (DisplayPhase::Aborting, "was Queued: no node is free"));
     assert_eq!(going.aborted(Timestamp::now()).explanation(), "was Queued: no node is free");
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aileron_preview::task_file::{Expectation, Phase};
+use aileron_preview::task_file::{Expectation, PhaseWord};
 use serde_json::Value;
 
 use crate::display::table;
@@ -137,7 +137,7 @@ async fn serialize_sdk_task(python: Option<&Path>, dir: &Path) -> Result<DemoTas
     let mut plan = from_python(&serializer, &module, task, &given, &options(label), true).await?;
     for request in &mut plan.requests {
         request.expect = Some(Expectation {
-            phase: Phase::Succeeded,
+            phase: PhaseWord::Succeeded,
             pending: None,
             attempts: Some(1),
             reason: None,

@@ -1,9 +1,10 @@
-//! The loops around the decision: get the lock, keep it, give it back.
+//! Takes the lease, renews it, and releases it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use aileron_machinery::time::clock::Clock;
 use async_trait::async_trait;
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{ObjectMeta, PostParams};
 use tokio::time::Instant;
@@ -15,23 +16,24 @@ use super::{Decision, LeaseConfig, decide, released};
 pub struct Elector<A> {
     api: A,
     config: LeaseConfig,
-    now: fn() -> Timestamp,
+    /// Tells the times that are written into the lease. Pauses and deadlines are measured in monotonic time.
+    clock: Arc<dyn Clock>,
     observed: Option<Observed>,
 }
 
-/// The lease as last seen, and since when it looks like that.
+/// The lease as it was last read or written, and since when its content is the same.
 struct Observed {
     lease: Lease,
     since: Instant,
 }
 
-/// Outcome of one try.
+/// The result of one try to take or renew the lease.
 enum Attempt {
     Ours,
     Theirs(String),
 }
 
-/// The three calls the elector makes.
+/// The requests that the elector sends.
 #[async_trait]
 pub trait LeaseApi: Send + Sync {
     /// The lease, if it exists.
@@ -42,15 +44,15 @@ pub trait LeaseApi: Send + Sync {
     async fn replace(&self, name: &str, lease: &Lease) -> Result<Lease, kube::Error>;
 }
 
-/// Why this process does not lead (any more).
+/// Why this process no longer leads.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// Somebody else took the lease.
+    /// Another replica took the lease.
     #[error("lost the lease {lease} to {holder}; stop now, another replica leads")]
     Taken {
         /// Name of the lease.
         lease: String,
-        /// Who has it.
+        /// The identity of that replica.
         holder: String,
     },
     /// The lease could not be renewed in time.
@@ -58,9 +60,9 @@ pub enum LeaseError {
     NotRenewed {
         /// Name of the lease.
         lease: String,
-        /// How long it was tried.
+        /// How long renewing was tried.
         deadline: Duration,
-        /// The last failure, if there was an answer at all.
+        /// The last error, if the API server answered at all.
         #[source]
         source: Option<kube::Error>,
     },
@@ -68,16 +70,11 @@ pub enum LeaseError {
 
 impl<A: LeaseApi> Elector<A> {
     /// An elector on `api`, which is scoped to the namespace of the lease.
-    pub fn new(api: A, config: LeaseConfig) -> Self {
-        Self::with_clock(api, config, Timestamp::now)
+    pub fn new(api: A, config: LeaseConfig, clock: Arc<dyn Clock>) -> Self {
+        Self { api, config, clock, observed: None }
     }
 
-    /// As [`Self::new`], with a clock of your own for the times in the record.
-    pub fn with_clock(api: A, config: LeaseConfig, now: fn() -> Timestamp) -> Self {
-        Self { api, config, now, observed: None }
-    }
-
-    /// Waits until this process leads. False if `stop` came first.
+    /// Waits until this process leads. Returns false if `stop` was cancelled first.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         loop {
             let limit = self.config.renew_deadline;
@@ -105,10 +102,10 @@ impl<A: LeaseApi> Elector<A> {
         }
     }
 
-    /// Keeps the lease until `stop`, then frees it. Call it after [`Self::acquire`].
+    /// Renews the lease until `stop` is cancelled, then releases it. Call it after [`Self::acquire`].
     ///
     /// # Errors
-    /// When the lease is lost: the process must stop working at once.
+    /// When the lease is lost: the process must stop its work at once.
     pub async fn hold(&mut self, stop: &CancellationToken) -> Result<(), LeaseError> {
         let mut renewed = Instant::now();
         let mut last_error = None;
@@ -153,31 +150,31 @@ impl<A: LeaseApi> Elector<A> {
         }
     }
 
-    /// Frees the lease if it is ours; a failure only means that others wait for it to expire.
+    /// Releases the lease if this process holds it. After an error other replicas wait until the lease expires.
     async fn release(&mut self) {
         let Some(Observed { lease, .. }) = self.observed.take() else { return };
         let Some(spec) = lease.spec.as_ref() else { return };
         if spec.holder_identity.as_deref() != Some(&self.config.identity) {
             return;
         }
-        let free = Lease { spec: Some(released(spec, (self.now)())), metadata: lease.metadata };
+        let free = Lease { spec: Some(released(spec, self.clock.now())), metadata: lease.metadata };
         let written = tokio::time::timeout(self.config.retry_period, self.api.replace(&self.config.name, &free)).await;
         match written {
-            Ok(Ok(_)) => tracing::info!(lease = self.config.name, "freed the lease"),
-            Ok(Err(error)) => tracing::warn!(lease = self.config.name, %error, "could not free the lease"),
-            Err(_) => tracing::warn!(lease = self.config.name, "could not free the lease in time"),
+            Ok(Ok(_)) => tracing::info!(lease = self.config.name, "released the lease"),
+            Ok(Err(error)) => tracing::warn!(lease = self.config.name, %error, "failed to release the lease"),
+            Err(_) => tracing::warn!(lease = self.config.name, "failed to release the lease in time"),
         }
     }
 
     async fn attempt(&mut self) -> Result<Attempt, kube::Error> {
-        // While we lead, the record we wrote is almost always the current one: one call instead of two.
+        // While this process leads, the lease that it wrote is almost always the current one: one request instead of two.
         if let Some(observed) = &self.observed
             && let Decision::Renew(spec) = self.decision(Some(observed))
         {
             let metadata = observed.lease.metadata.clone();
             match self.write(metadata, spec).await {
                 Ok(()) => return Ok(Attempt::Ours),
-                Err(error) => tracing::debug!(%error, "renewing from memory failed, reading the lease"),
+                Err(error) => tracing::debug!(%error, "failed to renew the lease as last seen; reading it first"),
             }
         }
         match self.api.get(&self.config.name).await? {
@@ -201,10 +198,10 @@ impl<A: LeaseApi> Elector<A> {
 
     fn decision(&self, observed: Option<&Observed>) -> Decision {
         let unchanged_for = observed.map_or(Duration::ZERO, |observed| observed.since.elapsed());
-        // A lease without content is a free one.
+        // Any replica may take a lease without a spec.
         let free = LeaseSpec::default();
         let spec = observed.map(|observed| observed.lease.spec.as_ref().unwrap_or(&free));
-        decide(spec, &self.config, (self.now)(), unchanged_for)
+        decide(spec, &self.config, self.clock.now(), unchanged_for)
     }
 
     async fn write(&mut self, metadata: ObjectMeta, spec: LeaseSpec) -> Result<(), kube::Error> {
@@ -214,7 +211,7 @@ impl<A: LeaseApi> Elector<A> {
         Ok(())
     }
 
-    /// Remembers a lease; only a changed record is a sign of life.
+    /// Stores a lease that was read or written. Only a changed spec shows that its holder is alive.
     fn observe(&mut self, lease: Lease) {
         let since = match &self.observed {
             Some(observed) if observed.lease.spec == lease.spec => observed.since,

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use aileron_machinery::time::clock::Clock;
 use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::core::Status;
@@ -143,13 +144,17 @@ impl LeaseApi for Fake {
     }
 }
 
-/// A wall clock that stands still: nothing may depend on it.
-fn wall() -> Timestamp {
-    at(1_000_000)
+/// The time of day does not move: no pause and no deadline may depend on it.
+struct StoppedClock;
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        at(1_000_000)
+    }
 }
 
 fn elector(fake: &Fake, identity: &str) -> Elector<Fake> {
-    Elector::with_clock(fake.clone(), config(identity), wall)
+    Elector::new(fake.clone(), config(identity), Arc::new(StoppedClock))
 }
 
 #[tokio::test(start_paused = true)]

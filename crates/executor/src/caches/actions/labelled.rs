@@ -1,7 +1,8 @@
-//! Which actions the labels of an object mean.
+//! Finds the actions of an object by its labels.
 //!
-//! A pod that an operator makes belongs to the operator's object and bears the run and the action as labels only. Labels
-//! are cut and cleaned, and a root action is not named after them at all, so a name cannot be made from them.
+//! A pod that an operator creates is owned by the operator's object. Only its labels name the run and the action. Label
+//! values are shortened and cleaned, and a root action is not named after them, so the name of the TaskAction cannot be
+//! derived from the labels.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use aileron_action::TaskAction;
 use aileron_action::metadata::run_and_action_labels;
 use aileron_machinery::ActionKey;
 
-/// Namespace, run and action, as the objects of an action bear them.
+/// The namespace of the objects of an action, and their labels for run and action.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ObjectLabels {
     namespace: String,
@@ -18,7 +19,7 @@ pub(super) struct ObjectLabels {
     action: String,
 }
 
-/// The actions by what their objects are labelled with. Several may share their labels.
+/// The actions by the labels of their objects. Several actions may have the same labels.
 #[derive(Default)]
 pub(super) struct LabelIndex {
     keys: HashMap<Arc<ObjectLabels>, BTreeSet<ActionKey>>,
@@ -29,7 +30,7 @@ impl ObjectLabels {
         Self { namespace: namespace.to_owned(), run: run.to_owned(), action: action.to_owned() }
     }
 
-    /// The labels of an action's objects; none if it names no run or no action.
+    /// The labels of the objects of an action; `None` if it names no run or no action.
     pub(super) fn of(action: &TaskAction) -> Option<Self> {
         let (run, name) = run_and_action_labels(&action.spec)?;
         let namespace = action.metadata.namespace.clone().unwrap_or_default();
@@ -42,7 +43,7 @@ impl LabelIndex {
         self.keys.get(labels).into_iter().flatten().cloned().collect()
     }
 
-    /// The objects of an action are labelled otherwise than before; none is for an action that is not known.
+    /// Replaces the labels of an action. `None` stands for an action that is not stored.
     pub(super) fn replace(
         &mut self,
         key: &ActionKey,

@@ -1,4 +1,4 @@
-//! The held statuses, kept beside the actions: both change under the same lock.
+//! The held statuses. They are stored with the actions, because both change under the same lock.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,8 +7,9 @@ use aileron_action::TaskActionStatus;
 use aileron_machinery::ActionKey;
 use kube::api::ObjectMeta;
 
-use super::{ActionStore, Entry, Known, live, version};
+use super::{ActionStore, Entry, Known, live};
 use crate::caches::held_status::{Held, StatusStore, Unwritten};
+use crate::caches::version;
 
 impl StatusStore for ActionStore {
     fn hold_status(&self, key: &ActionKey, status: &TaskActionStatus, now: Instant, due: Instant) {
@@ -48,7 +49,7 @@ impl StatusStore for ActionStore {
         }
     }
 
-    /// Whatever was held is superseded: the statuses of one action are decided one after the other.
+    /// A held status is older than the written one, because the statuses of one action are decided one after the other.
     fn wrote_status(&self, key: &ActionKey, status: &TaskActionStatus, metadata: &ObjectMeta) {
         let mut inner = self.lock();
         if let Some(entry) = inner.entries.get_mut(key) {
@@ -62,7 +63,7 @@ impl StatusStore for ActionStore {
             action.object.metadata.resource_version = metadata.resource_version.clone();
             action.object.status = Some(status.clone());
         } else if let Some(held) = held.take() {
-            // The watch was faster than the answer: the object that it showed contains this write, and maybe more.
+            // The watch showed this write, and perhaps later ones, before the answer of the API server arrived.
             action.object.status = Some(held.written);
         }
     }
@@ -84,95 +85,95 @@ mod tests {
 
     #[test]
     fn a_held_status_is_listed_until_it_is_written() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
-        assert!(memory.held_keys().is_empty());
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
+        assert!(store.held_keys().is_empty());
         let wanted = TaskActionStatus { plugin_phase: "wanted".into(), ..Default::default() };
-        memory.hold_status(&key(), &wanted, Instant::now(), Instant::now());
-        assert_eq!(memory.held_keys(), [key()]);
+        store.hold_status(&key(), &wanted, Instant::now(), Instant::now());
+        assert_eq!(store.held_keys(), [key()]);
         assert_eq!(
-            (phase(&memory).as_str(), memory.written_status(&key()).unwrap().plugin_phase.as_str()),
+            (phase(&store).as_str(), store.written_status(&key()).unwrap().plugin_phase.as_str()),
             ("wanted", "old")
         );
-        memory.has_status(&key(), &wanted);
-        assert!(memory.held_keys().is_empty());
-        assert_eq!(phase(&memory), "wanted");
+        store.has_status(&key(), &wanted);
+        assert!(store.held_keys().is_empty());
+        assert_eq!(phase(&store), "wanted");
     }
 
     #[test]
-    fn a_held_status_survives_news_about_the_object() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
+    fn a_held_status_survives_a_change_of_the_object() {
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
         let wanted = TaskActionStatus { plugin_phase: "wanted".into(), ..Default::default() };
-        memory.hold_status(&key(), &wanted, Instant::now(), Instant::now());
+        store.hold_status(&key(), &wanted, Instant::now(), Instant::now());
         let mut changed = object("6", "old");
         changed.metadata.deletion_timestamp =
             Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
         changed.status.as_mut().unwrap().signalled_by = "ada".into();
-        assert!(memory.observe(changed));
-        assert_eq!(phase(&memory), "wanted");
-        assert!(memory.get(&key()).unwrap().object.metadata.deletion_timestamp.is_some());
-        let held = memory.held(&key()).unwrap();
+        assert!(store.observe(changed));
+        assert_eq!(phase(&store), "wanted");
+        assert!(store.get(&key()).unwrap().object.metadata.deletion_timestamp.is_some());
+        let held = store.held(&key()).unwrap();
         assert_eq!(held.written.plugin_phase, "old");
         assert_eq!(held.wanted.signalled_by, "ada");
     }
 
     #[test]
-    fn a_write_supersedes_what_was_held_whoever_is_faster() {
+    fn a_write_replaces_the_held_status_whether_the_watch_or_the_answer_comes_first() {
         let status = |phase: &str| TaskActionStatus { plugin_phase: phase.into(), ..Default::default() };
         for watch_is_faster in [false, true] {
-            let memory = ActionStore::default();
-            memory.observe(object("5", "old"));
-            memory.hold_status(&key(), &status("held"), Instant::now(), Instant::now());
+            let store = ActionStore::default();
+            store.observe(object("5", "old"));
+            store.hold_status(&key(), &status("held"), Instant::now(), Instant::now());
             if watch_is_faster {
-                memory.observe(object("6", "next"));
+                store.observe(object("6", "next"));
             }
-            memory.wrote_status(&key(), &status("next"), &object("6", "").metadata);
-            assert_eq!(phase(&memory), "next", "watch is faster: {watch_is_faster}");
-            assert!(memory.held(&key()).is_none());
+            store.wrote_status(&key(), &status("next"), &object("6", "").metadata);
+            assert_eq!(phase(&store), "next", "watch is faster: {watch_is_faster}");
+            assert!(store.held(&key()).is_none());
         }
     }
 
     #[test]
-    fn our_own_write_is_no_news_though_the_watch_is_faster_than_the_answer() {
-        let memory = ActionStore::default();
-        memory.observe(object("1", "queued"));
+    fn the_own_write_is_not_a_change_even_if_the_watch_shows_it_before_the_answer() {
+        let store = ActionStore::default();
+        store.observe(object("1", "queued"));
         let status = object("2", "running").status.unwrap();
-        memory.announce_status(&key(), &status);
-        assert!(!memory.observe(object("2", "running")));
-        memory.wrote_status(&key(), &status, &object("2", "running").metadata);
-        assert_eq!(phase(&memory), "running");
-        // The same words of somebody else, later, are news.
-        assert!(memory.observe(object("3", "running")));
+        store.announce_status(&key(), &status);
+        assert!(!store.observe(object("2", "running")));
+        store.wrote_status(&key(), &status, &object("2", "running").metadata);
+        assert_eq!(phase(&store), "running");
+        // The same status, written later by another client, is a change.
+        assert!(store.observe(object("3", "running")));
     }
 
     #[test]
-    fn what_comes_with_our_own_write_is_news() {
-        let memory = ActionStore::default();
-        memory.observe(object("1", "queued"));
-        memory.announce_status(&key(), &object("2", "running").status.unwrap());
+    fn a_change_by_another_client_together_with_the_own_write_is_reported() {
+        let store = ActionStore::default();
+        store.observe(object("1", "queued"));
+        store.announce_status(&key(), &object("2", "running").status.unwrap());
         let mut signalled = object("2", "running");
         signalled.status.as_mut().unwrap().signalled_by = "ada".into();
-        assert!(memory.observe(signalled));
+        assert!(store.observe(signalled));
         let mut deleted = object("3", "running");
         deleted.metadata.deletion_grace_period_seconds = Some(0);
-        assert!(memory.observe(deleted));
+        assert!(store.observe(deleted));
     }
 
     #[test]
-    fn what_others_wrote_just_before_us_is_not_missed() {
-        let memory = ActionStore::default();
-        memory.observe(object("5", "old"));
+    fn a_write_of_another_client_just_before_the_own_write_is_not_missed() {
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
         let written = TaskActionStatus { plugin_phase: "new".into(), ..Default::default() };
-        memory.wrote_status(&key(), &written, &object("7", "").metadata);
-        // Deleted and signalled at version 6, our write on top of it.
+        store.wrote_status(&key(), &written, &object("7", "").metadata);
+        // Deleted and signalled at version 6, then the executor's own write.
         let mut echo = object("7", "new");
         echo.metadata.deletion_timestamp = Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
         echo.status.as_mut().unwrap().signalled_by = "ada".into();
-        assert!(memory.observe(echo.clone()));
-        let action = memory.get(&key()).unwrap();
+        assert!(store.observe(echo.clone()));
+        let action = store.get(&key()).unwrap();
         assert!(action.object.metadata.deletion_timestamp.is_some());
         assert_eq!(action.status().signalled_by, "ada");
-        assert!(!memory.observe(echo), "and it is news only once");
+        assert!(!store.observe(echo), "the change is reported once");
     }
 }

@@ -1,9 +1,9 @@
-//! Writes to actions. Writes to their metadata are entered into the memory as they are made; the status writer enters
-//! those to the status.
+//! Writes to actions. Writes of metadata are recorded in the action store here; the status writer records writes of the
+//! status.
 
 use std::sync::Arc;
 
-use aileron_action::{Action, FINALIZER, TaskAction};
+use aileron_action::{ACTION_FINALIZER, Action, TaskAction};
 use aileron_kubekit::ApiError;
 use aileron_machinery::ActionKey;
 use async_trait::async_trait;
@@ -22,24 +22,24 @@ use crate::cluster::{Actions, WriteSlot};
 /// The name under which warnings are recorded, as `kubectl describe` shows it. The Go executor uses the same name.
 const REPORTER: &str = "taskaction-controller";
 
-/// Bounds the warnings in flight. They only help people who read the object, so further ones are dropped: more than this
-/// means that the API server does not keep up.
+/// Bounds the warnings in flight. More than this means that the API server is overloaded. Further warnings are dropped,
+/// because they only inform people who read the object.
 const WARNINGS_IN_FLIGHT: usize = 32;
 
 /// The actions of a real cluster.
 pub struct KubeActions {
     writer: Writer,
-    memory: Arc<ActionStore>,
+    action_store: Arc<ActionStore>,
     recorder: Recorder,
     warnings: Arc<Semaphore>,
 }
 
 impl KubeActions {
-    /// Writes with this client, and enters what it wrote into this memory.
-    pub fn new(writer: Writer, memory: Arc<ActionStore>) -> Self {
+    /// Writes with this client, and records the writes in this action store.
+    pub fn new(writer: Writer, action_store: Arc<ActionStore>) -> Self {
         let reporter = Reporter { controller: REPORTER.into(), instance: None };
         let recorder = Recorder::new(writer.client().clone(), reporter);
-        Self { writer, memory, recorder, warnings: Arc::new(Semaphore::new(WARNINGS_IN_FLIGHT)) }
+        Self { writer, action_store, recorder, warnings: Arc::new(Semaphore::new(WARNINGS_IN_FLIGHT)) }
     }
 
     async fn patch_metadata(&self, key: &ActionKey, patch: &Patch<Value>) -> Result<ObjectMeta, ApiError> {
@@ -54,35 +54,35 @@ impl Actions for KubeActions {
     async fn add_finalizer(&self, action: &Action) -> Result<(), ApiError> {
         let key = ActionKey::of(&action.object.metadata);
         let has_some = action.object.metadata.finalizers.as_ref().is_some_and(|names| !names.is_empty());
-        // Appending keeps the finalizers of others. Where the list is not there yet, the patch checks that this is still so.
+        // Appending keeps the finalizers of other controllers. If there is no list yet, the patch tests that this is still so.
         let patch = if has_some {
-            json!([{"op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER}])
+            json!([{"op": "add", "path": "/metadata/finalizers/-", "value": ACTION_FINALIZER}])
         } else {
             json!([
                 {"op": "test", "path": "/metadata/finalizers", "value": null},
-                {"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]},
+                {"op": "add", "path": "/metadata/finalizers", "value": [ACTION_FINALIZER]},
             ])
         };
-        let _turn = self.writer.turn().await?;
+        let _permit = self.writer.write_permit().await?;
         let metadata = self.patch_metadata(&key, &json_patch(patch)?).await?;
-        self.memory.wrote_metadata(&key, &metadata);
+        self.action_store.wrote_metadata(&key, &metadata);
         Ok(())
     }
 
     async fn remove_finalizer(&self, action: &Action) -> Result<(), ApiError> {
         let key = ActionKey::of(&action.object.metadata);
         let names = action.object.metadata.finalizers.as_deref().unwrap_or_default();
-        let Some(index) = names.iter().position(|name| name == FINALIZER) else { return Ok(()) };
+        let Some(index) = names.iter().position(|name| name == ACTION_FINALIZER) else { return Ok(()) };
         let path = format!("/metadata/finalizers/{index}");
-        let patch = json!([{"op": "test", "path": path, "value": FINALIZER}, {"op": "remove", "path": path}]);
-        let _turn = self.writer.turn().await?;
+        let patch = json!([{"op": "test", "path": path, "value": ACTION_FINALIZER}, {"op": "remove", "path": path}]);
+        let _permit = self.writer.write_permit().await?;
         let metadata = self.patch_metadata(&key, &json_patch(patch)?).await?;
-        self.memory.wrote_metadata(&key, &metadata);
+        self.action_store.wrote_metadata(&key, &metadata);
         Ok(())
     }
 
     async fn write_slot(&self) -> Result<WriteSlot<'_>, ApiError> {
-        Ok(WriteSlot::of(self.writer.turn().await?))
+        Ok(WriteSlot::of(self.writer.write_permit().await?))
     }
 
     fn is_busy(&self) -> bool {
@@ -101,10 +101,10 @@ impl Actions for KubeActions {
         let key = ActionKey::of(&action.object.metadata);
         let labels: serde_json::Map<String, Value> =
             labels.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect();
-        let _turn = self.writer.turn().await?;
+        let _permit = self.writer.write_permit().await?;
         let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
         let metadata = self.patch_metadata(&key, &patch).await?;
-        self.memory.ended(&key, &metadata);
+        self.action_store.ended(&key, &metadata);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Taking a finalizer off an object that others write, too.
+//! Removes a finalizer from an object that other clients write too.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use serde_json::json;
 use super::Writer;
 use super::requests::{for_metadata, unbuildable};
 
-/// The random part of a pause; Flyte 1's.
+/// The random part of a pause, as in Flyte 1.
 const JITTER: Jitter = Jitter { from: 1.0, to: 1.1 };
 
-/// A pause is never longer, however often it was doubled: an action waits for its end, and others for the action.
+/// Bounds the pause, which doubles with each try: the action cannot end before the finalizer is removed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How often a write is tried when somebody else writes the object at the same time.
+/// How often, and with which pauses, a write is tried when another client writes the object at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Persistence {
+pub struct ConflictRetries {
     tries: u64,
     first_pause: Duration,
 }
 
-impl Persistence {
+impl ConflictRetries {
     /// `plugins.k8s.update-backoff-retries`, which counts the first try too, and `update-base-backoff-duration`.
     ///
     /// # Differs from upstream
@@ -40,26 +40,26 @@ impl Persistence {
         }
     }
 
-    /// The pause after so many tries; `random` is between zero and one.
+    /// The pause after this many tries. `random` is between 0 and 1.
     fn pause(&self, tries: u64, random: f64) -> Duration {
         let tries = u32::try_from(tries).unwrap_or(u32::MAX);
         ExponentialBackoff::doubling(self.first_pause, LONGEST_PAUSE).pause_with(tries, JITTER, random)
     }
 }
 
-impl Default for Persistence {
+impl Default for ConflictRetries {
     fn default() -> Self {
         Self::of(&K8sConfig::default())
     }
 }
 
-/// Takes one finalizer off the object that was seen as `seen`, and off no other of its name.
-pub(super) async fn take_off(
+/// Removes one finalizer from the object with the UID of `seen`. Another object with the same name is not changed.
+pub(super) async fn remove_finalizer(
     writer: &Writer,
     requests: &Request,
     seen: &ObjectMeta,
     finalizer: &str,
-    persistence: Persistence,
+    retries: ConflictRetries,
 ) -> Result<(), ApiError> {
     let name = seen.name.as_deref().unwrap_or_default();
     let mut now = seen.clone();
@@ -70,19 +70,19 @@ pub(super) async fn take_off(
         let request = requests
             .patch(name, &PatchParams::default(), &Patch::Json::<()>(removal(seen, index, finalizer)?))
             .map_err(|error| unbuildable(&error))?;
-        let turn = writer.turn().await?;
+        let permit = writer.write_permit().await?;
         let refused = match for_metadata(writer.client(), request).await {
             Ok(_) => return Ok(()),
             Err(error) if error.is_invalid() || error.is_conflict() => error,
             Err(error) => return Err(error),
         };
-        drop(turn);
+        drop(permit);
         tries += 1;
-        if tries >= persistence.tries {
+        if tries >= retries.tries {
             return Err(refused);
         }
-        tokio::time::sleep(persistence.pause(tries, random())).await;
-        // Somebody else changed the object: look again and take ours out of what is there now.
+        tokio::time::sleep(retries.pause(tries, random())).await;
+        // Another client changed the object: read it, and remove the finalizer from its current list.
         let request = requests.get(name, &GetParams::default()).map_err(|error| unbuildable(&error))?;
         now = for_metadata(writer.client(), request).await?;
         if now.uid != seen.uid {
@@ -92,7 +92,7 @@ pub(super) async fn take_off(
     }
 }
 
-/// Removes the finalizer at this place of this object; the server refuses if either is another by now.
+/// A patch that removes the finalizer at this index. The API server refuses it if the UID or the finalizer there differs.
 fn removal(object: &ObjectMeta, index: usize, finalizer: &str) -> Result<json_patch::Patch, ApiError> {
     let path = format!("/metadata/finalizers/{index}");
     let patch = json!([
@@ -120,7 +120,7 @@ mod tests {
     const OURS: &str = "flyte/flytek8s";
     const THEIRS: &str = "example.com/theirs";
 
-    /// A server with one pod, which refuses the first patches; somebody else writes the pod each time.
+    /// An API server with one pod. It refuses the first patches, and another client writes the pod each time.
     struct Server {
         pod: Value,
         refusals: usize,
@@ -159,15 +159,15 @@ mod tests {
         }
     }
 
-    /// Takes ours off the pod as it was in the beginning.
-    async fn take_ours_off(server: &Arc<Mutex<Server>>, config: &K8sConfig) -> Result<(), ApiError> {
+    /// Removes the own finalizer from the pod as it was at the start of the test.
+    async fn remove_own(server: &Arc<Mutex<Server>>, config: &K8sConfig) -> Result<(), ApiError> {
         let (read, written) = (Arc::clone(server), Arc::clone(server));
         let route = get(move || async move { read.lock().unwrap().pod.to_string() })
             .patch(move |body: Bytes| async move { written.lock().unwrap().patch(&body) });
         let router = Router::new().route("/api/v1/namespaces/n/pods/p", route);
         let writer = Writer::new(kube::Client::new(router, "default"));
         let seen: ObjectMeta = serde_json::from_value(pod("a", &[OURS])["metadata"].take()).unwrap();
-        take_off(&writer, &at("", "v1", "pods", "n"), &seen, OURS, Persistence::of(config)).await
+        remove_finalizer(&writer, &at("", "v1", "pods", "n"), &seen, OURS, ConflictRetries::of(config)).await
     }
 
     fn config(tries: i64, millis: i64) -> K8sConfig {
@@ -175,11 +175,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn conflicts_are_tried_again_as_configured_and_only_ours_comes_off() {
+    async fn conflicts_are_retried_as_configured_and_only_the_own_finalizer_is_removed() {
         let server =
             Server::new(2, |pod| pod["metadata"]["finalizers"].as_array_mut().unwrap().insert(0, THEIRS.into()));
         let began = tokio::time::Instant::now();
-        take_ours_off(&server, &config(3, 1000)).await.unwrap();
+        remove_own(&server, &config(3, 1000)).await.unwrap();
         let took = began.elapsed();
         assert!(took >= Duration::from_secs(3) && took < Duration::from_secs(4), "1 s and 2 s, not {took:?}");
         let server = server.lock().unwrap();
@@ -187,20 +187,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_given_up_after_the_configured_tries() {
+    async fn the_last_error_is_returned_after_the_configured_tries() {
         for (configured, tries) in [(2, 2), (1, 1), (0, 1)] {
             let server = Server::new(usize::MAX, |_| {});
-            assert!(take_ours_off(&server, &config(configured, 10)).await.unwrap_err().is_conflict());
+            assert!(remove_own(&server, &config(configured, 10)).await.unwrap_err().is_conflict());
             assert_eq!(server.lock().unwrap().patches, tries);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_object_of_the_name_keeps_what_it_has() {
+    async fn another_object_with_the_same_name_keeps_its_finalizer() {
         for refusals in [0, 1] {
             let server = Server::new(refusals, |_| {});
             server.lock().unwrap().pod = pod("b", &[OURS]);
-            assert!(take_ours_off(&server, &config(5, 10)).await.unwrap_err().is_not_found());
+            assert!(remove_own(&server, &config(5, 10)).await.unwrap_err().is_not_found());
             let server = server.lock().unwrap();
             assert_eq!((server.patches, &server.pod), (1, &pod("b", &[OURS])));
         }
@@ -208,12 +208,12 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_bound() {
-        let upstream = Persistence::default();
-        assert_eq!(upstream, Persistence { tries: 5, first_pause: Duration::from_millis(10) });
+        let upstream = ConflictRetries::default();
+        assert_eq!(upstream, ConflictRetries { tries: 5, first_pause: Duration::from_millis(10) });
         let pauses: Vec<_> = (1..5).map(|tries| upstream.pause(tries, 0.0).as_millis()).collect();
         assert_eq!(pauses, [10, 20, 40, 80]);
         assert_eq!(upstream.pause(1, 1.0), Duration::from_millis(11));
         assert_eq!(upstream.pause(u64::MAX, 0.0), LONGEST_PAUSE);
-        assert_eq!(Persistence::of(&config(-1, -1)).pause(1, 1.0), Duration::ZERO);
+        assert_eq!(ConflictRetries::of(&config(-1, -1)).pause(1, 1.0), Duration::ZERO);
     }
 }

@@ -1,4 +1,4 @@
-//! The objects of plugins in a real cluster: read from watch caches, written with bounded concurrency.
+//! The objects of plugins in a real cluster: read from the watch caches, written with limited concurrency.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use aileron_action::pending::ObjectEvent;
 use aileron_kubekit::ApiError;
+use aileron_machinery::time::clock::Clock;
 use aileron_machinery::{AnyResource, ObjectPlugin, ResourceKind, TaskMetadata};
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -16,25 +17,25 @@ use kube::core::request::Request;
 use serde_json::{Value, json};
 
 use super::Writer;
-use super::finalizer::{Persistence, take_off};
+use super::finalizer::{self, ConflictRetries};
 use super::requests::{answered, at, for_metadata, read, unbuildable};
-use crate::caches::Caches;
+use crate::caches::{Caches, VISIBLE_WITHIN};
 use crate::cluster::{IdentityCheck, Objects, Observed, Sent};
 
-/// How long a fresh object may be missing from the cache before the server itself is asked.
-const VISIBLE_WITHIN: Duration = Duration::from_secs(30);
-/// How often a create is sent again because the server and the controller that counts wrote usage at the same time. It
-/// says nothing about how much is left, so nobody else needs to wait; a server that goes on like that is overloaded.
-const QUOTA_TRIES: u32 = 4;
-/// How much longer to wait before each such try: the server needs a moment to hear of the other write.
-const QUOTA_PAUSE: Duration = Duration::from_millis(40);
+/// How often a create is retried when the API server and the ResourceQuota controller wrote the usage of a quota at the
+/// same time. Such a conflict does not mean that the quota is used up. If it continues, the API server is overloaded.
+const QUOTA_CONFLICT_RETRIES: u32 = 4;
+/// Added to the pause before each of these retries. The API server needs a moment to see the write of the controller.
+const QUOTA_CONFLICT_PAUSE: Duration = Duration::from_millis(40);
 
 type Place = (ResourceKind, String, String);
 
-/// What we did to an object that the cache may not show yet.
+/// A write of the executor to an object that the watch cache may not show yet.
 #[derive(Clone, Debug, Default)]
 struct OwnWrite {
+    /// UID and time of creation.
     created: Option<(String, Instant)>,
+    /// UID of the object whose deletion was requested.
     deleted: Option<String>,
 }
 
@@ -43,22 +44,23 @@ pub struct KubeObjects {
     writer: Writer,
     caches: Caches,
     own: Mutex<HashMap<Place, OwnWrite>>,
-    persistence: Persistence,
+    conflict_retries: ConflictRetries,
+    clock: Arc<dyn Clock>,
 }
 
 impl KubeObjects {
     /// Reads from these caches and writes with this client.
-    pub fn new(writer: Writer, caches: Caches) -> Self {
-        Self { writer, caches, own: Mutex::default(), persistence: Persistence::default() }
+    pub fn new(writer: Writer, caches: Caches, clock: Arc<dyn Clock>) -> Self {
+        Self { writer, caches, own: Mutex::default(), conflict_retries: ConflictRetries::default(), clock }
     }
 
-    /// The same, as persistent as this where others write at the same time.
+    /// Retries writes that conflict with those of other clients as configured here.
     #[must_use]
-    pub fn with_persistence(self, persistence: Persistence) -> Self {
-        Self { persistence, ..self }
+    pub fn with_conflict_retries(self, conflict_retries: ConflictRetries) -> Self {
+        Self { conflict_retries, ..self }
     }
 
-    /// An object is gone, so what we remember of it is too; but not what we remember of a later one of the same name.
+    /// Drops the recorded write to an object that no longer exists, but not that to a later object with the same name.
     pub fn gone(&self, kind: &ResourceKind, metadata: &ObjectMeta) {
         let name = |part: &Option<String>| part.clone().unwrap_or_default();
         let place = (kind.clone(), name(&metadata.namespace), name(&metadata.name));
@@ -72,7 +74,7 @@ impl KubeObjects {
         }
     }
 
-    /// What the watches show at a place.
+    /// The object in the watch cache.
     fn shown(&self, (kind, namespace, name): &Place) -> Option<Arc<dyn AnyResource>> {
         if *kind == ResourceKind::of::<Pod>() {
             self.caches.pods.get(namespace, name).map(|pod| pod as _)
@@ -81,7 +83,7 @@ impl KubeObjects {
         }
     }
 
-    /// What the cache shows, unless it is from before our own last write.
+    /// The object in the watch cache, unless it is older than the executor's own last write.
     fn trusted(&self, place: &Place) -> Trusted {
         let cached = self.shown(place);
         let mut own = self.own();
@@ -94,9 +96,13 @@ impl KubeObjects {
                 own.remove(place);
                 Trusted::Shown(object)
             }
-            (_, OwnWrite { created: Some((_, since)), .. }) if since.elapsed() < VISIBLE_WITHIN => Trusted::NotYet,
+            (_, OwnWrite { created: Some((_, since)), .. })
+                if self.clock.instant().saturating_duration_since(since) < VISIBLE_WITHIN =>
+            {
+                Trusted::NotYet
+            }
             (Some(object), OwnWrite { created: None, deleted: Some(deleted) }) if uid == deleted => {
-                Trusted::Shown(as_deleting(object.as_ref()))
+                Trusted::Shown(as_deleting(object.as_ref(), self.clock.now()))
             }
             (cached, _) => {
                 own.remove(place);
@@ -105,8 +111,8 @@ impl KubeObjects {
         }
     }
 
-    /// The UID of the object at a place, if it passes the check. What the cache shows of it costs nothing; the server is
-    /// asked where the cache shows none, since it has only what bears our labels.
+    /// The UID of an object, if it passes the check. If the watch cache does not show it, the API server is asked: the cache
+    /// has only objects with the labels of the executor.
     async fn identify(&self, place: &Place, check: &IdentityCheck<'_>) -> Result<String, ApiError> {
         let known = match self.trusted(place) {
             Trusted::Shown(object) if check(object.metadata()) => object.metadata().uid.clone(),
@@ -124,8 +130,8 @@ impl KubeObjects {
         uid.ok_or_else(|| ApiError::owned_by_other(&kind.kind, namespace, name))
     }
 
-    /// Remembers that an object is on its way out, unless the watch has already seen it go.
-    fn remember_deletion(&self, place: &Place, uid: &str) {
+    /// Records the deletion of an object, unless the watch has already removed it from the cache.
+    fn record_deletion(&self, place: &Place, uid: &str) {
         self.own().insert(place.clone(), OwnWrite { created: None, deleted: Some(uid.to_owned()) });
         let still_there = self.shown(place).is_some_and(|object| object.metadata().uid.as_deref() == Some(uid));
         if !still_there {
@@ -134,14 +140,18 @@ impl KubeObjects {
     }
 
     fn own(&self) -> MutexGuard<'_, HashMap<Place, OwnWrite>> {
-        // Nothing panics while the lock is held.
+        // No code panics while it holds the lock.
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// What the watch cache says about an object, corrected by the executor's own writes.
 enum Trusted {
+    /// The cache has the object.
     Shown(Arc<dyn AnyResource>),
+    /// The executor has just created the object, and the cache does not have it yet.
     NotYet,
+    /// The cache does not have the object. It may still exist.
     Unknown,
 }
 
@@ -151,7 +161,7 @@ impl Objects for KubeObjects {
         &self,
         plugin: &dyn ObjectPlugin,
         object: Box<dyn AnyResource>,
-        holds: &(dyn Fn() -> bool + Send + Sync),
+        is_allowed: &(dyn Fn() -> bool + Send + Sync),
     ) -> Result<Sent, ApiError> {
         let kind = plugin.kind();
         let metadata = object.metadata();
@@ -162,22 +172,23 @@ impl Objects for KubeObjects {
         let mut tries = 0;
         let created = loop {
             let request = requests.create(&PostParams::default(), body.clone()).map_err(|error| unbuildable(&error))?;
-            let turn = self.writer.turn().await?;
-            // Many may have waited for their turn, and the first of them was refused.
-            if !holds() {
+            let permit = self.writer.write_permit().await?;
+            // Another create may have been refused while this one waited for its write permit.
+            if !is_allowed() {
                 return Ok(Sent::HeldBack);
             }
             match for_metadata(self.writer.client(), request).await {
-                Err(error) if error.is_conflict_of_quotas() && tries < QUOTA_TRIES => {
-                    drop(turn);
+                Err(error) if error.is_conflict_of_quotas() && tries < QUOTA_CONFLICT_RETRIES => {
+                    drop(permit);
                     tries += 1;
-                    tokio::time::sleep(QUOTA_PAUSE * tries).await;
+                    tokio::time::sleep(QUOTA_CONFLICT_PAUSE * tries).await;
                 }
                 other => break other?,
             }
         };
         let uid = created.uid.unwrap_or_default();
-        self.own().insert((kind, namespace, name), OwnWrite { created: Some((uid, Instant::now())), deleted: None });
+        self.own()
+            .insert((kind, namespace, name), OwnWrite { created: Some((uid, self.clock.instant())), deleted: None });
         Ok(Sent::Created(created.resource_version.and_then(|version| version.parse().ok())))
     }
 
@@ -194,7 +205,7 @@ impl Objects for KubeObjects {
         match self.trusted(&place) {
             Trusted::Shown(object) => Ok(Observed::Present(object)),
             Trusted::NotYet => Ok(Observed::NotYetVisible),
-            // One live look before an object counts as lost.
+            // An object counts as lost only if the API server itself does not have it.
             Trusted::Unknown => match self.get_live(plugin, namespace, name).await {
                 Ok(object) => Ok(Observed::Present(object)),
                 Err(error) if error.is_not_found() => Ok(Observed::Absent(error)),
@@ -234,14 +245,14 @@ impl Objects for KubeObjects {
         let preconditions = Some(Preconditions { uid: Some(uid.clone()), resource_version: None });
         let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
         let request = requests(kind, namespace).delete(name, &parameters).map_err(|error| unbuildable(&error))?;
-        let _turn = self.writer.turn().await?;
+        let _permit = self.writer.write_permit().await?;
         match answered::<Value>(self.writer.client(), request).await {
             Ok(_) => {
-                self.remember_deletion(&place, &uid);
+                self.record_deletion(&place, &uid);
                 Ok(())
             }
             Err(error) => {
-                // A precondition that fails means that what we meant to delete is gone and another took its name.
+                // A failed precondition means that the object is gone and another object has its name.
                 if error.is_not_found() || error.is_conflict() {
                     self.own().remove(&place);
                 }
@@ -259,13 +270,13 @@ impl Objects for KubeObjects {
         check: &IdentityCheck<'_>,
     ) -> Result<(), ApiError> {
         let place = (kind.clone(), namespace.to_owned(), name.to_owned());
-        // UIDs do not change, so the server refuses this for any other object.
+        // A UID cannot change, so the API server refuses this patch for any other object.
         let uid = self.identify(&place, check).await?;
         json_patch::merge(&mut patch, &json!({"metadata": {"uid": uid}}));
         let request = requests(kind, namespace)
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .map_err(|error| unbuildable(&error))?;
-        let _turn = self.writer.turn().await?;
+        let _permit = self.writer.write_permit().await?;
         for_metadata(self.writer.client(), request).await.map(drop)
     }
 
@@ -277,7 +288,7 @@ impl Objects for KubeObjects {
     ) -> Result<(), ApiError> {
         let metadata = object.metadata();
         let requests = requests(kind, metadata.namespace.as_deref().unwrap_or_default());
-        take_off(&self.writer, &requests, metadata, name, self.persistence).await
+        finalizer::remove_finalizer(&self.writer, &requests, metadata, name, self.conflict_retries).await
     }
 
     fn events_since(
@@ -304,9 +315,63 @@ fn unserialisable(error: &dyn std::error::Error) -> ApiError {
     ApiError::unanswered(error.to_string())
 }
 
-/// We asked for its deletion, so it counts as being deleted even before the watch says so.
-fn as_deleting(object: &dyn AnyResource) -> Arc<dyn AnyResource> {
+/// The object with a deletion timestamp: the executor requested its deletion, and the watch does not show that yet.
+fn as_deleting(object: &dyn AnyResource, now: Timestamp) -> Arc<dyn AnyResource> {
     let mut object = object.boxed_clone();
-    object.metadata_mut().deletion_timestamp.get_or_insert_with(|| Time(Timestamp::now()));
+    object.metadata_mut().deletion_timestamp.get_or_insert(Time(now));
     Arc::from(object)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+
+    /// A clock that follows tokio's, with a fixed time of day.
+    struct TestClock;
+
+    impl Clock for TestClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+
+        fn instant(&self) -> Instant {
+            tokio::time::Instant::now().into_std()
+        }
+    }
+
+    fn objects() -> KubeObjects {
+        let client = kube::Client::new(axum::Router::new(), "default");
+        KubeObjects::new(Writer::new(client), Caches::new("flyte"), Arc::new(TestClock))
+    }
+
+    fn place() -> Place {
+        (ResourceKind::of::<Pod>(), "ns".into(), "a-0".into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_created_object_counts_as_not_yet_visible_for_a_bounded_time_of_the_injected_clock() {
+        let objects = objects();
+        let created = Some(("uid".into(), objects.clock.instant()));
+        objects.own().insert(place(), OwnWrite { created, deleted: None });
+        tokio::time::advance(VISIBLE_WITHIN - Duration::from_millis(1)).await;
+        assert!(matches!(objects.trusted(&place()), Trusted::NotYet));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(matches!(objects.trusted(&place()), Trusted::Unknown));
+        assert!(objects.own().is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_object_whose_deletion_was_requested_is_shown_as_being_deleted() {
+        let objects = objects();
+        let mut pod = Pod::default();
+        pod.metadata.namespace = Some("ns".into());
+        pod.metadata.name = Some("a-0".into());
+        pod.metadata.uid = Some("uid".into());
+        objects.caches.pods.insert(pod);
+        objects.record_deletion(&place(), "uid");
+        let Trusted::Shown(shown) = objects.trusted(&place()) else { panic!("the cache has the pod") };
+        assert_eq!(shown.metadata().deletion_timestamp.as_ref().unwrap().0, Timestamp::UNIX_EPOCH);
+    }
 }

@@ -1,4 +1,4 @@
-//! Requests whose answers are kept small, and the server's refusals as our own error.
+//! Sends requests to the API server with small answers and a timeout, and converts its refusals to [`ApiError`].
 
 use std::time::Duration;
 
@@ -13,19 +13,20 @@ use kube::core::Status;
 use kube::core::request::Request;
 use serde::de::DeserializeOwned;
 
-/// Ask for the metadata only: the rest of the answer is what we just sent.
+/// Asks for the metadata only: the rest of the answer would be what the executor just sent.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// A write that takes longer than the API server's own limit will not be answered; it must not hold its turn for ever.
-const PATIENCE: Duration = Duration::from_secs(65);
+/// A request that is not answered within this time has failed, and its write permit is released. The API server itself
+/// ends a request after 60 s.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 
-/// Between two reads at a server that is too busy, doubled up to [`LONGEST_PAUSE`].
+/// The pause before the first retry of a read that an overloaded API server refused. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Somebody waits for the answer.
+/// The longest pause before a retry. A round waits for the answer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Reason of a refusal that is no `Status`: from a proxy, or from a server that is too busy to write one. The client
-/// uses the same words.
+/// The reason of a refusal without a `Status`: from a proxy, or from an API server that is too busy to write one. The kube
+/// client uses the same text.
 const NO_STATUS: &str = "Failed to parse error data";
 
 /// A request builder for a kind in a namespace.
@@ -34,19 +35,19 @@ pub(super) fn at(group: &str, version: &str, plural: &str, namespace: &str) -> R
     Request::new(format!("{root}/namespaces/{namespace}/{plural}"))
 }
 
-/// A request that cannot even be put together.
+/// The error for a request that cannot be built.
 pub(super) fn unbuildable(error: &kube::core::request::Error) -> ApiError {
     ApiError::unanswered(format!("failed to build the request: {error}"))
 }
 
-/// Sends a write and reads back the metadata.
+/// Sends a request and returns the metadata from the answer.
 pub(super) async fn for_metadata(
     client: &kube::Client,
     mut request: http::Request<Vec<u8>>,
 ) -> Result<ObjectMeta, ApiError> {
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
     let verb = request.method().as_str().to_owned();
-    let started = std::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let answer = answered::<PartialObjectMeta<TaskAction>>(client, request).await;
     let outcome = if answer.is_ok() { "ok" } else { "error" };
     metrics::histogram!("aileron_api_write_seconds", "verb" => verb, "outcome" => outcome)
@@ -54,25 +55,27 @@ pub(super) async fn for_metadata(
     Ok(answer?.metadata)
 }
 
-/// Sends a request and waits for the answer, but not for ever.
+/// Sends a request and waits for the answer, for [`REQUEST_TIMEOUT`] at most.
 pub(super) async fn answered<T: DeserializeOwned>(
     client: &kube::Client,
     request: http::Request<Vec<u8>>,
 ) -> Result<T, ApiError> {
     let verb = request.method().clone();
-    match tokio::time::timeout(PATIENCE, exchange(client, request)).await {
+    match tokio::time::timeout(REQUEST_TIMEOUT, exchange(client, request)).await {
         Ok(answer) => answer,
-        Err(_) => Err(ApiError::unanswered(format!("the API server did not answer a {verb} within {PATIENCE:?}"))),
+        Err(_) => {
+            Err(ApiError::unanswered(format!("the API server did not answer a {verb} within {REQUEST_TIMEOUT:?}")))
+        }
     }
 }
 
-/// As [`answered`], for reads: a server that is too busy is asked again, since a read takes nobody's turn, and since a
-/// busy server is nothing that a task should be charged for. `request` makes the request, once for each time.
+/// As [`answered`], for reads: a read that an overloaded API server refused is retried. A read needs no write permit, and
+/// the overload must not count as a failure of the task. `request` builds the request, once for each try.
 pub(super) async fn read<T: DeserializeOwned>(
     client: &kube::Client,
     request: impl Fn() -> Result<http::Request<Vec<u8>>, ApiError>,
 ) -> Result<T, ApiError> {
-    let began = std::time::Instant::now();
+    let began = tokio::time::Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
         let error = match answered(client, request()?).await {
@@ -80,7 +83,7 @@ pub(super) async fn read<T: DeserializeOwned>(
             answer => return answer,
         };
         let wait = error.retry_after.unwrap_or_default().max(pause);
-        if began.elapsed() + wait > PATIENCE {
+        if began.elapsed() + wait > REQUEST_TIMEOUT {
             return Err(error);
         }
         tokio::time::sleep(wait).await;
@@ -88,7 +91,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     }
 }
 
-/// As the client does it, but a refusal keeps the header that says when to come back.
+/// Sends a request as the kube client does, but keeps the header `Retry-After` of a refusal.
 async fn exchange<T: DeserializeOwned>(client: &kube::Client, request: http::Request<Vec<u8>>) -> Result<T, ApiError> {
     let answer = client.send(request.map(Body::from)).await.map_err(api_error)?;
     let code = answer.status();
@@ -105,10 +108,10 @@ async fn exchange<T: DeserializeOwned>(client: &kube::Client, request: http::Req
     Err(error)
 }
 
-/// The error of a client call as a plain value.
+/// Converts an error of the kube client.
 pub(crate) fn api_error(error: kube::Error) -> ApiError {
     match error {
-        kube::Error::Api(status) if knows_no_such_kind(status.code, &status.reason, &status.message) => {
+        kube::Error::Api(status) if kind_is_not_served(status.code, &status.reason, &status.message) => {
             ApiError { reason: KIND_NOT_SERVED.into(), code: status.code, message: status.message, retry_after: None }
         }
         kube::Error::Api(status) => {
@@ -120,9 +123,10 @@ pub(crate) fn api_error(error: kube::Error) -> ApiError {
     }
 }
 
-/// The answer is about the kind and not about an object: a group or version without any kinds is answered by a plain
-/// text, another kind of a known group by these words, and a definition that is being deleted takes no new objects.
-fn knows_no_such_kind(code: u16, reason: &str, message: &str) -> bool {
+/// Whether the API server refused a request because it does not serve the kind, and not because of one object. For an
+/// unknown group or version it answers with plain text, for an unknown kind of a known group with the first of these
+/// texts, and while a CustomResourceDefinition is being deleted it refuses new objects with the last.
+fn kind_is_not_served(code: u16, reason: &str, message: &str) -> bool {
     match code {
         404 => {
             message.contains("could not find the requested resource")
@@ -138,16 +142,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_kind_is_told_from_a_missing_object() {
-        assert!(knows_no_such_kind(404, "Failed to parse error data", "404 page not found"));
-        assert!(knows_no_such_kind(404, "NotFound", "the server could not find the requested resource"));
-        assert!(knows_no_such_kind(
+    fn a_missing_kind_is_distinguished_from_a_missing_object() {
+        assert!(kind_is_not_served(404, "Failed to parse error data", "404 page not found"));
+        assert!(kind_is_not_served(404, "NotFound", "the server could not find the requested resource"));
+        assert!(kind_is_not_served(
             405,
             "MethodNotAllowed",
             "create not allowed while custom resource definition is terminating"
         ));
-        assert!(!knows_no_such_kind(404, "NotFound", "namespaces \"x\" not found"));
-        assert!(!knows_no_such_kind(404, "NotFound", "rayjobs.ray.io \"a-0\" not found"));
-        assert!(!knows_no_such_kind(405, "MethodNotAllowed", "the server does not allow this method"));
+        assert!(!kind_is_not_served(404, "NotFound", "namespaces \"x\" not found"));
+        assert!(!kind_is_not_served(404, "NotFound", "rayjobs.ray.io \"a-0\" not found"));
+        assert!(!kind_is_not_served(405, "MethodNotAllowed", "the server does not allow this method"));
     }
 }

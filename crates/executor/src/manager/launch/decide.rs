@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use aileron_action::object_identity::Found;
-use aileron_admission::time::after;
 use aileron_kubekit::ApiError;
 use aileron_machinery::{ExecutionError, Pending, PendingReason, PhaseInfo, PluginError};
 use jiff::Timestamp;
 
 use crate::manager::round::Round;
 
-/// Code of a task whose request exceeds the whole quota; Flyte 1's.
+/// Code of a task whose request exceeds the whole quota, as in Flyte 1.
 const NEVER_FITS: &str = "ResourceRequestsExceedLimits";
 
 /// Code of a task that wants a token of a pool that is not configured.
@@ -25,7 +24,7 @@ const NAME_RETRY: Duration = Duration::from_secs(3);
 /// The reason while the object exists and its plugin has not read it yet; the control plane shows it.
 const SUBMITTED: &str = "task submitted to K8s";
 
-/// What came of a launch.
+/// The result of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::manager) enum LaunchOutcome {
     /// The cluster does not serve the kind of object.
@@ -45,12 +44,12 @@ pub(in crate::manager) enum LaunchOutcome {
     NameTaken {
         /// Whose it is.
         found: Found,
-        /// When the API server was asked; absent if the watch cache told.
+        /// When the API server was asked; `None` if the watch cache showed the object.
         asked_at: Option<Timestamp>,
     },
     /// The object was created.
     Created,
-    /// The API server refused the create, for a reason that waiting does not mend.
+    /// The API server refused the create for a reason that does not go away by waiting.
     Refused(ApiError),
 }
 
@@ -97,7 +96,7 @@ fn submitted(round: &Round) -> PhaseInfo {
 fn resolve_name_conflict(round: &Round, found: Found, asked_at: Option<Timestamp>) -> Result<Launched, PluginError> {
     let object = &round.object;
     let waiting = |sentence: String| round.waiting(Pending::new(PendingReason::Terminating, sentence));
-    let again = asked_at.map(|at| after(at, NAME_RETRY));
+    let again = asked_at.and_then(|at| at.checked_add(NAME_RETRY).ok());
     match found {
         Found::Ours => Ok(submitted(round).into()),
         Found::Terminating => {
@@ -106,7 +105,7 @@ fn resolve_name_conflict(round: &Round, found: Found, asked_at: Option<Timestamp
         }
         Found::Gone => {
             let phase = waiting(format!("waiting for the terminating {object}, which just went"));
-            // The name is free, so the create is tried at once; but not again and again.
+            // The name is free, so the create is retried at once, but only one time.
             let repeated = round.prior.reason == phase.reason();
             Ok(Launched { phase, check_at: if repeated { again } else { asked_at } })
         }

@@ -9,14 +9,14 @@ use crate::manager::round::Round;
 use crate::manager::state::with_phase;
 use crate::storage::outputs::TaskResult;
 
-/// What one look at the attempt's object brought.
+/// The result of reading the attempt's object.
 #[derive(Debug)]
 pub(in crate::manager) enum Observation {
-    /// The cluster does not serve the kind any more; the object went with it.
+    /// The cluster no longer serves the kind, and the object was deleted with it.
     KindMissing,
     /// The object was just created and the watch has not shown it yet.
     NotYetVisible,
-    /// The object is not there, or not the attempt's own.
+    /// The object does not exist, or does not belong to the attempt.
     Lost(ApiError),
     /// The object was read.
     Read(Box<Reading>),
@@ -29,9 +29,9 @@ pub(in crate::manager) struct Reading {
     pub(in crate::manager) phase: PhaseInfo,
     /// The object has a deletion timestamp.
     pub(in crate::manager) being_deleted: bool,
-    /// What the task left in storage; read when the phase is a success.
+    /// The outputs or the error document of the task in storage; read when the phase is a success.
     pub(in crate::manager) result: Option<TaskResult>,
-    /// What Kubernetes recorded about the object since the round before, oldest first.
+    /// The Kubernetes events about the object since the previous round, oldest first.
     pub(in crate::manager) events: Vec<ObjectEvent>,
 }
 
@@ -42,7 +42,7 @@ pub(in crate::manager) struct Seen {
     pub(in crate::manager) state: PluginState,
 }
 
-/// What an observation means for the task; nothing if there is nothing to see yet.
+/// What an observation means for the task; `None` if the object is not visible yet.
 pub(in crate::manager) fn decide(round: &Round, before: &PluginState, observation: Observation) -> Option<Seen> {
     match observation {
         Observation::NotYetVisible => None,
@@ -68,8 +68,8 @@ pub(in crate::manager) fn decide(round: &Round, before: &PluginState, observatio
     }
 }
 
-/// The phase of the task, given the phase of its object. A success is one only when the task left no error document; an
-/// object that is being deleted while the task runs will not bring any result.
+/// The phase of the task, given the phase of its object. A task with an error document has not succeeded. An object that
+/// is deleted while the task runs has no result.
 fn settled(round: &Round, phase: PhaseInfo, being_deleted: bool, result: Option<TaskResult>) -> PhaseInfo {
     if let Some(TaskResult::Error { recoverable, error }) = result.filter(|_| phase.phase().is_success()) {
         let error = ExecutionError::from(error.as_ref());
@@ -88,7 +88,7 @@ fn settled(round: &Round, phase: PhaseInfo, being_deleted: bool, result: Option<
     phase
 }
 
-/// Adds what Kubernetes recorded since the round before. That is news, so it raises the version.
+/// Adds the Kubernetes events since the previous round. They are new to readers, so they raise the phase version.
 fn with_events(round: &Round, before: &PluginState, mut phase: PhaseInfo, events: Vec<ObjectEvent>) -> Seen {
     let (Some(last), Some(info)) = (events.last().cloned(), phase.info_mut()) else {
         return Seen { state: with_phase(before, &phase), phase };

@@ -1,6 +1,6 @@
 //! What must be done to end an attempt. No I/O.
 
-use aileron_action::object_identity::FINALIZER;
+use aileron_action::object_identity::OBJECT_FINALIZER;
 use aileron_machinery::config::K8sConfig;
 use aileron_machinery::{AbortBehavior, ObjectRef, PluginProperties};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -24,12 +24,12 @@ pub(super) enum StopRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct StopPlan {
     pub(super) target: ObjectRef,
-    /// The target is the attempt's own object, so it must bear the marks of the attempt.
+    /// The target is the attempt's own object, so its ownership is checked.
     pub(super) is_own: bool,
     pub(super) request: StopRequest,
 }
 
-/// Follows the wish of the plugin.
+/// The plan for the abort behaviour of the plugin.
 pub(super) fn plan_stop(own: &ObjectRef, behavior: AbortBehavior) -> StopPlan {
     let (target, request) = match behavior {
         AbortBehavior::Delete { target } => (target, StopRequest::Delete),
@@ -53,7 +53,7 @@ pub(super) struct ReleasePlan {
 /// Removes our finalizer where it is, and deletes the object if so configured.
 pub(super) fn plan_release(found: &ObjectMeta, properties: &PluginProperties, config: &K8sConfig) -> ReleasePlan {
     ReleasePlan {
-        remove_finalizer: found.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER),
+        remove_finalizer: found.finalizers.iter().flatten().any(|finalizer| finalizer == OBJECT_FINALIZER),
         delete: config.delete_resource_on_finalize && !properties.disable_delete_on_finalize,
     }
 }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn release_follows_configuration_and_plugin() {
-        let finalizers = Some(vec!["other".to_owned(), FINALIZER.to_owned()]);
+        let finalizers = Some(vec!["other".to_owned(), OBJECT_FINALIZER.to_owned()]);
         let ours = ObjectMeta { finalizers, ..ObjectMeta::default() };
         let deletes = K8sConfig { delete_resource_on_finalize: true, ..K8sConfig::default() };
         let keeps = PluginProperties::default().without_delete_on_finalize();

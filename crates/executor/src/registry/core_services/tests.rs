@@ -81,7 +81,7 @@ fn backends(store: &Arc<MemoryStore>, woken: &Arc<Woken>) -> Backends {
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let writer = Writer::new(kube::Client::try_from(nowhere).unwrap());
     let manager = ManagerBackends {
-        objects: Arc::new(KubeObjects::new(writer, Caches::new("flyte"))),
+        objects: Arc::new(KubeObjects::new(writer, Caches::new("flyte"), Arc::new(SystemClock))),
         store: Arc::clone(store) as _,
         gate: Arc::default(),
         tokens: None,

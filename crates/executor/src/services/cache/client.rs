@@ -1,4 +1,4 @@
-//! The cache service behind [`CatalogClient`].
+//! The client of the cache service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use aileron_idl::flyteidl2::cacheservice::{self as v1, CachedOutput, Metadata, c
 use aileron_idl::flyteidl2::core::{
     Identifier, NodeExecutionIdentifier, TaskExecutionIdentifier, WorkflowExecutionIdentifier,
 };
+use aileron_machinery::time::clock::Clock;
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 
@@ -17,7 +18,7 @@ use crate::services::connect::{Code, ConnectClient};
 use crate::storage::BlobStore;
 use crate::storage::outputs::read_cached;
 
-/// Names of the values that tell where an entry comes from (`cache_service/metadata_keys.go`).
+/// Names of the values that say which execution created an entry (`cache_service/metadata_keys.go`).
 const TASK_VERSION: &str = "task-version";
 const EXECUTION_NAME: &str = "execution-name";
 const EXECUTION_DOMAIN: &str = "exec-domain";
@@ -26,10 +27,10 @@ const EXECUTION_NODE: &str = "exec-node";
 const EXECUTION_ATTEMPT: &str = "exec-attempt";
 const EXECUTION_ORG: &str = "exec-org";
 
-/// What upstream writes for parts of a source that an entry does not name.
+/// The value for parts of the source that an entry does not name, as upstream has it.
 const NOT_RECORDED: &str = "unknown";
 
-/// The service called, without its method.
+/// The name of the service, without a method.
 const SERVICE: &str = "flyteidl2.cacheservice.v2.CacheService";
 
 /// The cache service over Connect. Mirrors `cache_service.Client`.
@@ -37,24 +38,19 @@ pub struct CacheServiceClient {
     service: ConnectClient,
     store: Arc<dyn BlobStore>,
     max_age: Option<Duration>,
-    now: fn() -> Timestamp,
+    clock: Arc<dyn Clock>,
 }
 
 impl CacheServiceClient {
-    /// A client of `service` that reads inputs and cached outputs from `store`. Entries older than `max_age` do not
-    /// count; `None` means any age.
-    pub fn new(service: ConnectClient, store: Arc<dyn BlobStore>, max_age: Option<Duration>) -> Self {
-        Self::with_clock(service, store, max_age, Timestamp::now)
-    }
-
-    /// As [`Self::new`], with a clock of your own.
-    pub fn with_clock(
+    /// A client of `service` that reads inputs and cached outputs from `store`. Entries older than `max_age` are
+    /// ignored; `None` means any age.
+    pub fn new(
         service: ConnectClient,
         store: Arc<dyn BlobStore>,
         max_age: Option<Duration>,
-        now: fn() -> Timestamp,
+        clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { service, store, max_age: max_age.filter(|age| !age.is_zero()), now }
+        Self { service, store, max_age: max_age.filter(|age| !age.is_zero()), clock }
     }
 
     async fn call<Q: prost::Message, A: prost::Message + Default>(
@@ -87,7 +83,7 @@ impl CatalogClient for CacheServiceClient {
         };
         if let Some(max_age) = self.max_age {
             let updated = metadata.last_updated_at.ok_or(CatalogError::Malformed("no last_updated_at"))?;
-            if is_older(updated, max_age, (self.now)()) {
+            if is_older(updated, max_age, self.clock.now()) {
                 return Ok(None);
             }
         }
@@ -114,7 +110,7 @@ impl CatalogClient for CacheServiceClient {
             identifier: Some(scope(key.identifier())),
         };
         let answer: v1::GetOrExtendReservationResponse = self.call("GetOrExtendReservation", &request).await?;
-        // An absent reservation is one that nobody has, so the caller does not have it either.
+        // Without a reservation in the answer there is no owner, so the caller is not the owner either.
         let v1::Reservation { owner_id, heartbeat_interval, expires_at, .. } = answer.reservation.unwrap_or_default();
         Ok(Reservation {
             owner_id,
@@ -167,7 +163,7 @@ fn scope(task: &Identifier) -> v2::Identifier {
 fn is_older(updated: prost_types::Timestamp, max_age: Duration, now: Timestamp) -> bool {
     match (Timestamp::new(updated.seconds, updated.nanos), SignedDuration::try_from(max_age)) {
         (Ok(updated), Ok(max_age)) => now.duration_since(updated) > max_age,
-        // A time beyond the calendar is one that nobody meant; an age beyond it never passes.
+        // A time that is out of range is not valid, so the entry is not used. An age that is out of range never passes.
         (Err(_), _) => true,
         (_, Err(_)) => false,
     }
@@ -201,7 +197,7 @@ fn entry_metadata(task: &Identifier, metadata: &CacheMetadata) -> Metadata {
     }
 }
 
-/// The task and the execution an entry was made by. Mirrors `getSourceFromMetadata`.
+/// The task and the execution that created an entry. Mirrors `getSourceFromMetadata`.
 fn source_of(metadata: &Metadata) -> Option<(Identifier, TaskExecutionIdentifier)> {
     let task = metadata.source_identifier.clone()?;
     let none = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Hashes of messages that do not depend on how the message was written.
+//! Hashes of messages that do not depend on how the message was encoded.
 
 use aileron_idl::{FieldNames, JsonError, message_to_json_named};
 use prost::{Message, Name};
@@ -21,7 +21,7 @@ fn object_hash(value: &Value) -> Hash {
         Value::Bool(true) => tagged(b'b', b"1"),
         Value::Bool(false) => tagged(b'b', b"0"),
         Value::String(text) => tagged(b'u', text.as_bytes()),
-        // JSON has no other numbers than finite ones.
+        // Numbers in JSON are finite.
         Value::Number(number) => tagged(b'f', normal_form(number.as_f64().unwrap_or_default()).as_bytes()),
         Value::Array(items) => tagged(b'l', items.iter().map(object_hash).collect::<Vec<_>>().as_flattened()),
         Value::Object(members) => {

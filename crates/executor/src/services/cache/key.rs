@@ -1,4 +1,4 @@
-//! Cache keys, equal to the ones the Go executor computes, so that each finds the entries of the other.
+//! Cache keys. They are equal to those of the Go executor, so that both executors find each other's entries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,12 +14,13 @@ use super::hash::message_hash;
 use crate::storage::BlobStore;
 use crate::storage::outputs::read_inputs;
 
-/// Upstream keeps this much of the hash of each half of the interface.
+/// How many characters of the hash of the inputs, and of the outputs, of the interface upstream uses.
 const INTERFACE_HASH_LENGTH: usize = 8;
 
 /// What identifies a cache entry. Mirrors `catalog.Key`.
 ///
-/// The text of the key needs the inputs of the task, which are read once, when a key is first used. Clones share it.
+/// The text of the key depends on the inputs of the task. They are read once, when the text is first needed. Clones share
+/// the text.
 #[derive(Debug, Clone)]
 pub struct CacheKey {
     identifier: Identifier,
@@ -49,7 +50,7 @@ pub enum KeyError {
 
 impl CacheKey {
     /// The key of a task with the inputs at `inputs_uri`; `cache_version` is `spec.cacheKey`, and inputs named in
-    /// `ignore_input_vars` do not count.
+    /// `ignore_input_vars` are ignored.
     pub fn new(
         identifier: Identifier,
         cache_version: String,
@@ -65,12 +66,12 @@ impl CacheKey {
         &self.identifier
     }
 
-    /// The part chosen by the user, `spec.cacheKey`.
+    /// The part that the user chose, `spec.cacheKey`.
     pub fn cache_version(&self) -> &str {
         &self.cache_version
     }
 
-    /// Inputs that do not count.
+    /// The inputs that are ignored.
     pub fn ignore_input_vars(&self) -> &[String] {
         &self.ignore_input_vars
     }
@@ -128,7 +129,7 @@ fn hashed_only(value: Literal) -> Literal {
     if !value.hash.is_empty() {
         return Literal { hash: value.hash, ..Literal::default() };
     }
-    // Collections and maps are rebuilt from their values alone, so whatever else the literal carries does not count.
+    // Collections and maps are rebuilt from their values alone: other fields of the literal are ignored.
     match value.value {
         Some(literal::Value::Collection(mut collection)) => {
             collection.literals = collection.literals.into_iter().map(hashed_only).collect();

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use aileron_idl::flyteidl2::cacheservice::{self as v1, CachedOutput, Metadata, cached_output, v2};
 use aileron_idl::flyteidl2::core::{Identifier, NodeExecutionIdentifier, TypedInterface, WorkflowExecutionIdentifier};
+use aileron_machinery::time::clock::Clock;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::Path;
@@ -102,8 +103,17 @@ fn now() -> Timestamp {
     "2009-11-10T23:00:00Z".parse().unwrap()
 }
 
+/// A clock that always tells [`now`].
+struct StoppedClock;
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        now()
+    }
+}
+
 fn client(service: ConnectClient, store: Arc<MemoryStore>, max_age: Option<Duration>) -> CacheServiceClient {
-    CacheServiceClient::with_clock(service, store, max_age, now)
+    CacheServiceClient::new(service, store, max_age, Arc::new(StoppedClock))
 }
 
 fn entry(output: cached_output::Output, age: i64) -> Vec<u8> {

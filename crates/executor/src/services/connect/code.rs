@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-/// What kind of failure a call ended with.
+/// The kind of failure of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// The caller withdrew the call.
+    /// The caller cancelled the call.
     Canceled,
-    /// No better name is known.
+    /// The kind of failure is not known.
     Unknown,
     /// The request can never be accepted.
     InvalidArgument,
-    /// Time ran out; the call may have taken effect.
+    /// The call timed out. It may have taken effect.
     DeadlineExceeded,
-    /// What was asked for does not exist.
+    /// The requested thing does not exist.
     NotFound,
-    /// What should be created exists.
+    /// The thing to be created already exists.
     AlreadyExists,
     /// The caller may not do this.
     PermissionDenied,
@@ -23,19 +23,19 @@ pub enum Code {
     ResourceExhausted,
     /// The system is not in the state the call needs.
     FailedPrecondition,
-    /// A conflict with another call; trying again may help.
+    /// A conflict with another call. A retry may succeed.
     Aborted,
-    /// Past the end of something.
+    /// A value is outside the valid range.
     OutOfRange,
     /// The service does not have this procedure.
     Unimplemented,
-    /// The service is broken.
+    /// The service has an internal error.
     Internal,
     /// The service cannot be reached now.
     Unavailable,
     /// Data is lost or damaged.
     DataLoss,
-    /// The caller did not say who it is.
+    /// The request has no valid credentials.
     Unauthenticated,
 }
 

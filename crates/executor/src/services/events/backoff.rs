@@ -1,20 +1,20 @@
-//! Waiting longer and longer.
+//! The pause before a failed call to the events service is retried.
 
 use std::time::Duration;
 
 use aileron_machinery::time::backoff::{ExponentialBackoff, Jitter};
 
-/// First wait: longer than a hiccup of the network, shorter than anybody notices.
+/// The first pause: longer than a short network error, too short to be noticed by users.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Longest wait: a service that comes back is found within this time.
+/// The longest pause: a call is made within this time after the service is available again.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The lower half of a wait is fixed and the upper half random, so that replicas that failed together do not try again
-/// together.
+/// The lower half of a pause is fixed and the upper half is random, so that replicas that failed at the same time do not
+/// retry at the same time.
 const JITTER: Jitter = Jitter { from: 0.5, to: 1.0 };
 
-/// How long to wait after `failures` failures in a row, at least one.
+/// The pause after `failures` failures in a row, at least one.
 pub(super) fn delay(failures: u32, random: f64) -> Duration {
     ExponentialBackoff::doubling(FIRST, LONGEST).pause_with(failures, JITTER, random)
 }

@@ -1,4 +1,4 @@
-//! The sink used in production.
+//! The event sink of the executor: sends events in batches.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,29 +17,29 @@ use crate::services::connect::ConnectError;
 /// How events are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatcherOptions {
-    /// Most events in one call; upstream's limit, one multi-row insert on the other side.
+    /// The most events in one call, as upstream. The service stores them with one multi-row insert.
     pub max_batch: usize,
-    /// Most calls at a time. Enough that one slow call does not hold up the others, few enough that events gather into
-    /// batches under load and the service's database sees few writers. Upstream uses 32 and waits 25 ms before each.
+    /// The most calls in flight. Enough that one slow call does not delay the others; few enough that under load events
+    /// gather into batches, and the database of the service has few writers. Upstream uses 32 and waits 25 ms before each.
     pub max_calls: usize,
-    /// Events accepted and not yet recorded; further callers wait. Upstream's queue depth.
+    /// How many calls of `record` may be pending; further callers wait. The queue depth of upstream.
     pub capacity: usize,
-    /// Time for one call.
+    /// The timeout of one call.
     pub call_timeout: Duration,
-    /// How long `record` tries before it returns [`EventError::GaveUp`], so that its caller can decide anew; `None`
-    /// means until it is dropped.
+    /// How long `record` tries before it returns [`EventError::GaveUp`], so that its caller can decide again. With `None`
+    /// it tries until its future is dropped.
     pub give_up_after: Option<Duration>,
 }
 
 /// Sends events in batches: at least once, in order per action.
 ///
-/// An event is sent at once while calls are free; events gather only behind calls in flight. An event of an action is
-/// never sent before an earlier one of the same action is acknowledged or given up. A failing service means waiting,
-/// never loss; an event the service refuses fails alone.
+/// An event is sent at once if fewer than `max_calls` are in flight; otherwise events gather into a batch. An event of an
+/// action is never sent before the previous one of the same action is acknowledged or given up. If the service fails,
+/// events wait and are not lost. An event that the service refuses does not fail the others.
 ///
 /// # Differs from upstream
 /// `eventBatcher` delays every event by up to 25 ms to fill batches, fails all events of a batch together, and may
-/// send two events of one action side by side.
+/// send two events of one action at the same time.
 pub struct EventBatcher {
     incoming: mpsc::UnboundedSender<Item>,
     places: Arc<Semaphore>,
@@ -63,14 +63,14 @@ impl Default for BatcherOptions {
 }
 
 impl EventBatcher {
-    /// Starts the task that sends; call it inside a tokio runtime.
+    /// Starts the task that sends the events. Must be called inside a tokio runtime.
     pub fn start(transport: Arc<dyn EventTransport>, mut options: BatcherOptions) -> Self {
         // Zero would mean that nothing is ever sent.
         options.max_batch = options.max_batch.max(1);
         options.max_calls = options.max_calls.max(1);
         let places = Arc::new(Semaphore::new(options.capacity.clamp(1, Semaphore::MAX_PERMITS)));
         let give_up_after = options.give_up_after;
-        // The semaphore bounds the channel.
+        // The semaphore bounds the length of the channel.
         let (sender, incoming) = mpsc::unbounded_channel();
         let (drain, abort) = (CancellationToken::new(), CancellationToken::new());
         let last_error = Arc::default();
@@ -86,7 +86,8 @@ impl EventBatcher {
         Self { incoming: sender, places, give_up_after, last_error, drain, abort, task }
     }
 
-    /// Stops accepting events and waits until the accepted ones are recorded, at most `grace`. True if they all were.
+    /// Stops accepting events and waits until the accepted ones are recorded, at most `grace`. Returns
+    /// whether all were recorded.
     pub async fn shutdown(&self, grace: Duration) -> bool {
         self.places.close();
         self.drain.cancel();
@@ -95,14 +96,13 @@ impl EventBatcher {
             return true;
         }
         self.abort.cancel();
-        // Ends at the next turn of its loop; waiting callers then learn that it is over.
+        // The task ends in the next iteration of its loop. Waiting callers then get an error.
         let _ = task.await;
         false
     }
 
     async fn deliver(&self, events: Vec<ActionEvent>) -> Result<(), EventError> {
-        // Without waiting if possible: the scheduler may make a waiting caller yield, and another of the same action
-        // overtake it.
+        // First without waiting: a caller that waits may be overtaken by a later one for the same action.
         let place = match Arc::clone(&self.places).try_acquire_owned() {
             Ok(place) => place,
             Err(TryAcquireError::Closed) => return Err(EventError::Closed),
@@ -137,7 +137,7 @@ impl EventSink for EventBatcher {
 
 impl Drop for EventBatcher {
     fn drop(&mut self) {
-        // Nobody can wait for an answer any more, so nothing is worth sending.
+        // No caller can wait for an answer any more.
         self.abort.cancel();
     }
 }

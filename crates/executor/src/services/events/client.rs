@@ -8,7 +8,7 @@ use crate::services::connect::{ConnectClient, ConnectError};
 /// Sends a batch of events to the service.
 #[async_trait]
 pub trait EventTransport: Send + Sync {
-    /// Records all of `events`, or none of them for sure.
+    /// Records all of `events` in one call.
     async fn record(&self, events: Vec<ActionEvent>) -> Result<(), ConnectError>;
 }
 

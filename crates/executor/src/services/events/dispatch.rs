@@ -1,4 +1,4 @@
-//! The task that sends: it owns the queue, starts calls, and deals with their outcome.
+//! The task that sends events: it owns the queue, starts calls, and handles their results.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,26 +14,26 @@ use super::queue::{Batch, Item, Queue};
 use super::{BatcherOptions, EventError, EventTransport};
 use crate::services::connect::{Code, ConnectError};
 
-/// A set that keeps failing is split even if nothing else succeeds: after this often, one bad event among good ones is
-/// more likely than a bad service.
+/// After this many failures a batch is split even if no other call succeeds: an event that the service cannot process is
+/// then more likely than a failing service.
 const FAILURES_BEFORE_SPLIT: u32 = 4;
 
-/// The same when other calls succeed meanwhile, which makes the set itself suspicious.
+/// The same if other calls succeeded meanwhile, so that the failure probably depends on the batch.
 const FAILURES_BEFORE_SPLIT_WHEN_OTHERS_SUCCEED: u32 = 2;
 
-/// Owns all events from their acceptance to their end.
+/// Owns all events from the call of `record` until they are recorded, refused or given up.
 pub(super) struct Dispatcher {
     pub transport: Arc<dyn EventTransport>,
     pub options: BatcherOptions,
     pub incoming: UnboundedReceiver<Item>,
-    /// Finish what is there, then end.
+    /// Send the remaining events, then end.
     pub drain: CancellationToken,
-    /// End now.
+    /// End at once.
     pub abort: CancellationToken,
     pub last_error: Arc<Mutex<Option<ConnectError>>>,
 }
 
-/// What is going on.
+/// The queue and the calls in flight.
 #[derive(Default)]
 struct State {
     queue: Queue,
@@ -42,23 +42,23 @@ struct State {
     last_success: Option<Instant>,
 }
 
-/// Closed while the service as a whole is away: then one call at a time finds out whether it is back.
+/// Closed while the service is unavailable. Then only one call at a time is sent, to probe whether it is available again.
 #[derive(Default)]
 struct Gate {
     failures: u32,
     closed_until: Option<Instant>,
-    /// Such a call was started, and no call has ended since.
+    /// Such a probe was started, and no call has ended since.
     probing: bool,
 }
 
-/// What a failure says.
+/// The probable cause of a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Blame {
-    /// An event in the set is bad, for ever.
+    /// The service will always refuse an event of the batch.
     Event,
-    /// This set failed; the service may be well.
-    Set,
-    /// The service is away or does not want us.
+    /// The batch failed, but other batches may succeed.
+    Batch,
+    /// The service is unavailable, or refuses all calls of this client.
     Service,
 }
 
@@ -67,7 +67,7 @@ impl Dispatcher {
         let mut state = State::default();
         let (mut draining, mut open) = (false, true);
         loop {
-            // Whatever has arrived meanwhile goes into the same batch.
+            // Events that arrived meanwhile go into the same batch.
             while let Ok(item) = self.incoming.try_recv() {
                 state.queue.push(item);
             }
@@ -89,8 +89,8 @@ impl Dispatcher {
         }
     }
 
-    /// Starts calls while there is something to send and room to send it. An event on its own goes at once; events
-    /// gather only while all calls are busy.
+    /// Starts calls while there are events to send and fewer than `max_calls` in flight. A single event is sent at once;
+    /// events gather into batches only while all calls are in flight.
     fn launch(&self, state: &mut State) {
         let now = Instant::now();
         while state.calls.len() < self.options.max_calls && state.gate.lets_through(now) {
@@ -99,7 +99,7 @@ impl Dispatcher {
             metrics::histogram!("aileron_events_batch_size").record(batch.items.len() as f64);
             let events = batch.items.iter().flat_map(|item| item.events.iter().cloned()).collect();
             let (transport, limit) = (self.transport.clone(), self.options.call_timeout);
-            // A task of its own, so that encoding runs beside the dispatcher and a panic stays inside.
+            // A separate task, so that encoding does not block the dispatcher, and a panic does not end it.
             let call = tokio::spawn(async move {
                 let started = Instant::now();
                 let result = tokio::time::timeout(limit, transport.record(events)).await.unwrap_or_else(|_| {
@@ -116,7 +116,7 @@ impl Dispatcher {
         }
     }
 
-    /// When to look again although nothing happens.
+    /// When the next call may start without any new event or result.
     fn wake(&self, state: &State) -> Option<Instant> {
         let now = Instant::now();
         let waiting = state.queue.has_fresh() || state.queue.has_retries();
@@ -144,21 +144,21 @@ impl Dispatcher {
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
         match blame(error.code) {
             Blame::Event => {
-                // The service understood us, so it is there.
+                // The service answered, so it is available.
                 state.gate = Gate::default();
                 state.last_success = Some(Instant::now());
                 self.isolate(state, batch, error);
             }
-            Blame::Set => retry_set(state, batch, error.code),
+            Blame::Batch => retry_batch(state, batch, error.code),
             Blame::Service => {
                 state.gate.close(Instant::now());
-                // Sent as soon as the gate opens, after the sets that wait longer.
+                // Sent as soon as the gate opens, after batches that wait longer.
                 state.queue.push_retry(Batch { due: None, ..batch });
             }
         }
     }
 
-    /// Halves a set until the bad event is alone.
+    /// Splits a batch in halves until the refused event is alone.
     fn isolate(&self, state: &mut State, mut batch: Batch, error: ConnectError) {
         if batch.items.len() > 1 {
             for half in halves(batch) {
@@ -167,7 +167,7 @@ impl Dispatcher {
             return;
         }
         let Some(item) = batch.items.pop() else { return };
-        // An event that exists is recorded, which is what the caller wants.
+        // An event that already exists is recorded.
         let result = if error.code == Code::AlreadyExists { Ok(()) } else { Err(EventError::Rejected(error)) };
         if result.is_err() {
             metrics::counter!("aileron_events_rejected_total").increment(1);
@@ -177,8 +177,7 @@ impl Dispatcher {
 }
 
 impl Gate {
-    /// Whether a call may start. Calls that hang from before do not count: a service that came back is not kept
-    /// waiting for them.
+    /// Whether a call may start. Calls that were started before the gate closed and still hang do not delay the probe.
     fn lets_through(&self, now: Instant) -> bool {
         match self.closed_until {
             None => true,
@@ -187,7 +186,7 @@ impl Gate {
     }
 
     fn close(&mut self, now: Instant) {
-        // Calls that were in flight together fail together; that is one failure of the service.
+        // Calls that were in flight at the same time failed for the same cause: they count as one failure of the service.
         if self.closed_until.is_some_and(|until| until > now) {
             return;
         }
@@ -196,14 +195,14 @@ impl Gate {
     }
 }
 
-fn retry_set(state: &mut State, mut batch: Batch, code: Code) {
+fn retry_batch(state: &mut State, mut batch: Batch, code: Code) {
     let now = Instant::now();
     batch.failures = batch.failures.saturating_add(1);
     let since = *batch.failing_since.get_or_insert(now);
     batch.due = Some(now + delay(batch.failures, random()));
     let others_succeed = state.last_success.is_some_and(|success| success > since);
     let threshold = match code {
-        // Too much at once: less may fit.
+        // The batch may be too large for the service.
         Code::ResourceExhausted => 1,
         _ if others_succeed => FAILURES_BEFORE_SPLIT_WHEN_OTHERS_SUCCEED,
         _ => FAILURES_BEFORE_SPLIT,
@@ -232,6 +231,6 @@ fn blame(code: Code) -> Blame {
         | Code::ResourceExhausted
         | Code::Aborted
         | Code::Internal
-        | Code::DataLoss => Blame::Set,
+        | Code::DataLoss => Blame::Batch,
     }
 }

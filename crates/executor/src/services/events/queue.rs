@@ -1,4 +1,4 @@
-//! Events that wait: in order per action, in batches across actions.
+//! The events that are not sent yet: in order per action, in batches across actions.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,26 +8,26 @@ use tokio::time::Instant;
 
 use super::EventError;
 
-/// What identifies an action: its identifier on the wire.
+/// The encoded identifier of an action.
 pub(super) type ActionKey = Vec<u8>;
 
-/// Events of one action that go together, mostly a single one, and whoever waits for them.
+/// Events of one action that are sent together, mostly a single one, and the channel to the waiting caller.
 pub(super) struct Item {
     pub key: ActionKey,
     pub events: Vec<ActionEvent>,
     pub reply: oneshot::Sender<Result<(), EventError>>,
-    /// The place in the bounded queue; free again when the item is gone.
+    /// The place in the bounded queue. Dropping the item frees it.
     pub _place: OwnedSemaphorePermit,
 }
 
 /// Events of different actions that are sent together.
 pub(super) struct Batch {
     pub items: Vec<Item>,
-    /// How often this set failed as it is.
+    /// How often this batch failed, without being split in between.
     pub failures: u32,
-    /// When the set, or the one it was split from, failed for the first time.
+    /// When this batch, or the one it was split from, failed for the first time.
     pub failing_since: Option<Instant>,
-    /// Not to be sent before.
+    /// The earliest time of the next try.
     pub due: Option<Instant>,
 }
 
@@ -36,11 +36,12 @@ pub(super) struct Batch {
 pub(super) struct Queue {
     /// Actions with an event in `fresh`, in `retries` or in flight, and the events behind it.
     busy: HashMap<ActionKey, VecDeque<Item>>,
-    /// First events of their action that were never sent.
+    /// Events that were never sent, at most one per action.
     fresh: VecDeque<Item>,
-    /// Sets that failed.
+    /// Batches that failed.
     retries: VecDeque<Batch>,
-    /// Whose turn it is: without turns, a set that always fails could keep new events from being tried.
+    /// Whether the next batch is a retry. Retries and new events alternate, so that a batch that always fails does not block
+    /// new events.
     retry_next: bool,
 }
 
@@ -69,7 +70,7 @@ impl Queue {
         }
     }
 
-    /// When the earliest set that failed may be sent again.
+    /// The earliest time at which a failed batch may be sent again.
     pub fn next_due(&self) -> Option<Instant> {
         self.retries.iter().filter_map(|batch| batch.due).min()
     }
@@ -82,18 +83,18 @@ impl Queue {
         !self.retries.is_empty()
     }
 
-    /// True when nothing waits and nothing is in flight.
+    /// Whether no event waits or is in flight.
     pub fn is_idle(&self) -> bool {
         self.busy.is_empty()
     }
 
-    /// The first event of an action is done with: the next one may go.
+    /// Reports the result of an event to its caller. The next event of the action may then be sent.
     pub fn finish(&mut self, item: Item, result: Result<(), EventError>) {
         match self.busy.get_mut(&item.key).and_then(VecDeque::pop_front) {
             Some(next) => self.fresh.push_back(next),
             None => drop(self.busy.remove(&item.key)),
         }
-        // Nobody listens if the caller gave up.
+        // The send fails if the caller gave up.
         let _ = item.reply.send(result);
     }
 
@@ -121,7 +122,7 @@ impl Queue {
         }
     }
 
-    /// Drops an event whose caller gave up: it decides anew, and may record something else.
+    /// Drops an event whose caller gave up: the caller decides again, and may record another event.
     fn still_wanted(&mut self, item: Item) -> Option<Item> {
         if item.reply.is_closed() {
             self.finish(item, Err(EventError::Closed));

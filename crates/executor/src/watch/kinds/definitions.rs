@@ -1,4 +1,5 @@
-//! Which kinds the cluster serves, followed by their definitions; and for each of them a watch of its objects.
+//! Watches the CustomResourceDefinitions to know which kinds the cluster serves, and runs a watch of the objects of each
+//! served kind.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::watch::events::follow_kind;
 use crate::watch::missed::until_missed;
 use crate::watch::{PAGE, Sink, WatchContext};
 
-/// The name of the watch that tells which kinds there are, in readiness and metrics.
+/// The name of the watch of definitions in readiness and metrics.
 pub const NAME: &str = "customresourcedefinitions";
 
 /// The watches of the kinds themselves share one name: readiness does not wait for them, and metrics count them as one.
@@ -29,17 +30,18 @@ const KIND_WATCH: &str = "plugin-objects";
 /// Likewise the watches of events about such objects.
 const EVENT_WATCH: &str = "plugin-object-events";
 
-/// How long to wait when the cluster cannot say what it serves, doubled up to [`ASK_AGAIN`].
+/// The first pause after a failed request. It doubles up to [`DISCOVERY_INTERVAL`].
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
-/// How often to ask which kinds are served, where definitions may not be followed. An operator is installed rarely, and
-/// whoever installs one waits a minute anyway.
-const ASK_AGAIN: Duration = Duration::from_secs(60);
-/// How often to ask whether a new definition is established: tasks wait for it.
-const ASK_IF_ESTABLISHED: Duration = Duration::from_millis(250);
-/// One that is not by then is of another version than ours; it is asked about again when it changes.
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(15);
+/// How often the executor asks which kinds are served if it may not watch definitions. Operators are installed rarely, and
+/// their installation takes about a minute anyway.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(60);
+/// How often the executor asks whether the kind of a new definition is served. Tasks wait for it.
+const ESTABLISHED_INTERVAL: Duration = Duration::from_millis(250);
+/// A kind that is not served by then has another version than the one that the plugin needs. The executor asks again when
+/// the definition changes.
+const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Follows the definitions in the cluster, and with them the kinds of these plugins.
+/// Watches the definitions in the cluster, and the objects of the kinds of these plugins.
 pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn ObjectPlugin>>) {
     let client = cx.client.clone();
     let wanted = wanted_kinds(plugins);
@@ -54,8 +56,8 @@ pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn ObjectPlugin>>) {
         listed: HashSet::new(),
         asked: false,
     };
-    // Asking which kinds are served is allowed to everybody; following definitions needs a permission that an existing
-    // installation may not have given.
+    // Every client may ask which kinds are served. Watching definitions needs a permission that an existing installation
+    // may not have granted.
     sink.compare(&client).await;
     let mut pause = FIRST_PAUSE;
     loop {
@@ -68,27 +70,27 @@ pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn ObjectPlugin>>) {
                 cx.follow(NAME, watcher(definitions, config), sink).await;
                 break;
             }
-            Err(kube::Error::Api(status)) if status.is_forbidden() => pause = ASK_AGAIN,
-            Err(error) => tracing::debug!(%error, "definitions cannot be listed now"),
+            Err(kube::Error::Api(status)) if status.is_forbidden() => pause = DISCOVERY_INTERVAL,
+            Err(error) => tracing::debug!(%error, "failed to list definitions; retrying"),
         }
         tokio::select! {
             () = cx.cancel.cancelled() => break,
             () = tokio::time::sleep(pause) => sink.compare(&client).await,
         }
-        pause = (pause * 2).min(ASK_AGAIN);
+        pause = (pause * 2).min(DISCOVERY_INTERVAL);
     }
     watches.close();
     watches.wait().await;
 }
 
-/// A kind that plugins make, by the name that its definition has or would have.
+/// A kind of objects that plugins create.
 struct Wanted {
     kind: ResourceKind,
-    /// The plugins that make it; the last one decodes its objects.
+    /// The plugins that create its objects. The last one decodes them.
     plugins: Vec<Arc<dyn ObjectPlugin>>,
 }
 
-/// The kinds to watch. Pods have a watch of their own.
+/// The kinds to watch, by the name of their definition. Pods have a watch of their own.
 fn wanted_kinds(plugins: Vec<Arc<dyn ObjectPlugin>>) -> BTreeMap<String, Wanted> {
     let mut wanted: BTreeMap<String, Wanted> = BTreeMap::new();
     for plugin in plugins {
@@ -106,16 +108,16 @@ struct Definitions {
     wanted: BTreeMap<String, Wanted>,
     watches: TaskTracker,
     running: HashMap<String, CancellationToken>,
-    /// Kinds that a definition brought. Others are served by the API server itself, or by another one behind it, and do
-    /// not go because there is no definition of them.
+    /// Kinds that have a definition. Other kinds are served by the API server itself or by an aggregated one; for them a
+    /// missing definition does not mean that they are not served.
     defined: HashSet<String>,
     listed: HashSet<String>,
-    /// The cluster said of every kind whether it serves it.
+    /// The cluster answered for every kind whether it serves it.
     asked: bool,
 }
 
 impl Definitions {
-    /// Starts and stops watches by what the cluster says it serves.
+    /// Asks which kinds the cluster serves, and starts and stops their watches.
     async fn compare(&mut self, client: &kube::Client) {
         let kinds: Vec<_> = self.wanted.values().map(|wanted| wanted.kind.clone()).collect();
         let served = served_kinds(client, &kinds).await;
@@ -128,7 +130,7 @@ impl Definitions {
                     self.cx.caches.objects.learn(&kind, Served::No);
                     self.stop(&name);
                 }
-                // Nothing is known, so nothing changes.
+                // It is not known whether the kind is served, so nothing changes.
                 Some(Served::Unknown(_)) | None => {}
             }
         }
@@ -189,14 +191,14 @@ impl Definitions {
 impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
     fn seen(&mut self, definition: PartialObjectMeta<CustomResourceDefinition>, listed: bool) {
         let name = definition.metadata.name.unwrap_or_default();
-        // The objects go before their definition is gone; whoever lost one by then would be taken for one whose object
-        // somebody deleted.
+        // The API server deletes the objects before the definition. Without this stop, their actions would treat the
+        // objects as deleted by a user.
         if definition.metadata.deletion_timestamp.is_some() {
             self.stop(&name);
             return;
         }
-        // A definition is there a moment before its kind is served. It is told again when it is established, which is
-        // sooner than the next try of a watch that was refused.
+        // A definition exists a moment before its kind is served. It changes again when it is established. That is
+        // earlier than the next try of the refused watch, so the watch is started again.
         if !listed
             && self.wanted.get(&name).is_some_and(|wanted| !self.cx.caches.objects.is_complete(&wanted.kind))
             && let Some(stop) = self.running.remove(&name)
@@ -222,7 +224,7 @@ impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
             self.defined.remove(&name);
             self.stop(&name);
         }
-        // Where the cluster could not be asked, trying tells.
+        // If the cluster did not answer, it is not known which kinds are missing; a create request will show it.
         let idle = self.wanted.iter().filter(|(name, _)| self.asked && !self.running.contains_key(*name));
         for (_, wanted) in idle {
             self.cx.caches.objects.learn(&wanted.kind, Served::No);
@@ -253,10 +255,10 @@ async fn follow_objects(cx: WatchContext, api: Api<DynamicObject>, kind: Resourc
     }
 }
 
-/// Asks whether a kind whose definition is there is served yet, which takes a moment. The watch of its objects would tell
-/// too, but only where it is allowed.
+/// Waits until a kind with a definition is served, which takes a moment. The watch of its objects would show this too, but
+/// only if the executor has the permission to watch them.
 async fn until_served(cx: WatchContext, kind: ResourceKind) {
-    for _ in 0..ESTABLISHED_WITHIN.as_millis() / ASK_IF_ESTABLISHED.as_millis() {
+    for _ in 0..ESTABLISHED_TIMEOUT.as_millis() / ESTABLISHED_INTERVAL.as_millis() {
         if !cx.caches.objects.kind_missing(&kind) {
             return;
         }
@@ -267,7 +269,7 @@ async fn until_served(cx: WatchContext, kind: ResourceKind) {
             }
             return;
         }
-        tokio::time::sleep(ASK_IF_ESTABLISHED).await;
+        tokio::time::sleep(ESTABLISHED_INTERVAL).await;
     }
 }
 
@@ -295,10 +297,10 @@ async fn read_definition(
                 return;
             }
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                return tracing::warn!(name, %status, "a definition cannot be read; its optional features stay off");
+                return tracing::warn!(name, %status, "the executor may not read this definition; the optional features that depend on it stay off");
             }
-            // The watch does not tell again.
-            Err(error) => tracing::debug!(name, %error, "a definition cannot be read now"),
+            // The watch does not show an unchanged definition again, so the request is retried here.
+            Err(error) => tracing::debug!(name, %error, "failed to read a definition; retrying"),
         }
         tokio::time::sleep(FIRST_PAUSE).await;
     }

@@ -12,8 +12,6 @@ use crate::{ExecutionError, Pending, Phase, TaskInfo};
 pub(super) struct Parts {
     phase: Phase,
     #[serde(default)]
-    version: u32,
-    #[serde(default)]
     reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<ExecutionError>,
@@ -29,13 +27,14 @@ pub(super) struct Parts {
     check_at: Option<Timestamp>,
     #[serde(default)]
     quiet_reason: bool,
+    #[serde(default)]
+    has_news: bool,
 }
 
 impl From<PhaseInfo> for Parts {
     fn from(phase: PhaseInfo) -> Self {
         Self {
             phase: phase.phase,
-            version: phase.version,
             reason: phase.reason,
             error: phase.error,
             cleanup_on_failure: phase.cleanup_on_failure,
@@ -44,6 +43,7 @@ impl From<PhaseInfo> for Parts {
             out_of_time: phase.out_of_time,
             check_at: phase.check_at,
             quiet_reason: phase.quiet_reason,
+            has_news: phase.has_news,
         }
     }
 }
@@ -61,7 +61,8 @@ impl TryFrom<Parts> for PhaseInfo {
         }
         Ok(Self {
             phase,
-            version: parts.version,
+            // The plugin manager assigns it.
+            version: 0,
             reason: parts.reason,
             error: parts.error,
             cleanup_on_failure: parts.cleanup_on_failure && phase.is_failure(),
@@ -70,6 +71,7 @@ impl TryFrom<Parts> for PhaseInfo {
             out_of_time: parts.out_of_time && phase.is_failure(),
             check_at: parts.check_at,
             quiet_reason: parts.quiet_reason,
+            has_news: parts.has_news,
         })
     }
 }

@@ -12,10 +12,11 @@ use crate::config::CoPilotConfig;
 use crate::platform::CopilotStorage;
 use crate::{PluginError, TaskPaths};
 
-/// The command with everything about storage. Mirrors `flytek8s.CopilotCommandArgs`.
+/// The co-pilot command with its storage settings. Mirrors `flytek8s.CopilotCommandArgs`.
 ///
-/// The object store's settings go onto the command line all or none: given there, they replace those of the mounted
-/// files as a whole. So with a secret they stay away, unless an override says otherwise.
+/// The settings of the object store are on the command line either all or not at all, because there they replace all
+/// settings of the mounted files. If the settings are mounted from a secret, they are not on the command line, unless
+/// the configuration overrides them.
 pub(super) fn entrypoint(config: &CoPilotConfig, storage: &CopilotStorage) -> Result<Vec<String>, PluginError> {
     let overridden = config
         .storage_config_override

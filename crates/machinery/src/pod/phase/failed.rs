@@ -1,28 +1,28 @@
-//! Pods that failed: whose fault it was, and in which words.
+//! Failed pods: whether the task or the platform is charged, and the error.
 
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, PodStatus};
 
 use super::{INTERRUPTED, OOM_KILLED, all_containers, is_oom_killed, is_sigkilled, termination_message};
 use crate::{ExecutionError, PhaseInfo, TaskInfo};
 
-/// Code of a failure about which the pod says nothing.
+/// Code of a failure for which the pod gives no reason.
 const UNKNOWN_ERROR: &str = "UnknownError";
 
-/// Reasons of pods that nodes took down with them (`Shutdown`, `Terminated`, `NodeShutdown`) or refused because they
-/// did not have their labels yet (`NodeAffinity`). Another attempt lands elsewhere.
+/// Reasons of pods that ended because their node shut down (`Shutdown`, `Terminated`, `NodeShutdown`), or that a node
+/// refused because it did not have its labels yet (`NodeAffinity`). Another attempt runs on another node.
 const NODE_REASONS: [&str; 4] = ["Shutdown", "Terminated", "NodeShutdown", "NodeAffinity"];
 
-/// The failure of a pod. Retryable always; what differs is whose retries it uses.
+/// The failure of a pod. It is always retryable, and charged to the task or to the platform.
 ///
-/// The platform's: the node went away, the primary container was killed, or nobody knows what happened. The task's: all
-/// the rest.
+/// It is charged to the platform if the node was lost, the primary container was killed, or the cause is unknown. Every
+/// other failure is charged to the task.
 ///
 /// Mirrors `flytek8s.DemystifyFailure`.
 ///
 /// # Differs from upstream
-/// Upstream takes a container that ended with an ordinary exit code for an interruption when the pod gives no reason,
-/// and the pod hardly ever gives one. A crash of user code was thus retried for ever at the platform's expense. Here it
-/// is the task's failure, under the container's own reason.
+/// If a container ended with an ordinary exit code and the pod gives no reason, which is nearly always so, upstream
+/// takes that for an interruption. So a crash of user code is retried for ever and charged to the platform. Here it is
+/// charged to the task, with the container's own reason.
 pub fn failed_phase(status: &PodStatus, primary_container: &str, info: TaskInfo) -> PhaseInfo {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let mut code = given(&status.reason);
@@ -52,8 +52,8 @@ pub fn failed_phase(status: &PodStatus, primary_container: &str, info: TaskInfo)
     PhaseInfo::retryable_failure(error, info)
 }
 
-/// The reason of the container that ended badly by itself: of the primary one if it did, then of those that work, then
-/// of those that prepare.
+/// The reason of a container that failed without being killed: of the primary container if it failed, else of an
+/// ordinary container, else of an init container.
 fn crash_code(status: &PodStatus, primary_container: &str) -> Option<String> {
     let working = status.container_statuses.as_deref().unwrap_or_default();
     let primary = working.iter().filter(|container| container.name == primary_container);
@@ -66,7 +66,7 @@ fn crash_code(status: &PodStatus, primary_container: &str) -> Option<String> {
     Some(reason.unwrap_or_else(|| UNKNOWN_ERROR.to_owned()))
 }
 
-/// How the container ended before it was started again, else how it ended.
+/// How the container ended: before its last restart if it was restarted, else its current end.
 fn last_termination(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     [&container.last_state, &container.state].into_iter().find_map(|state| state.as_ref()?.terminated.as_ref())
 }

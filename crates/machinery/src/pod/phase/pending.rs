@@ -16,8 +16,9 @@ const RATE_LIMITED: &str = "429 Too Many Requests";
 
 /// Where a task stands whose pod is pending: waiting for a node, being prepared, or stuck.
 ///
-/// The phase asks for a check at the next end of a grace period. A pod that stays pending beyond `pod-pending-timeout` fails at the platform's expense. That time counts from the last
-/// change of the condition that explains the waiting.
+/// The phase asks for a check at the next end of a grace period. A pod that is pending for longer than
+/// `pod-pending-timeout` fails, and the failure is charged to the platform. The time counts from the last change of the
+/// condition that explains why the pod is pending.
 ///
 /// Mirrors `flytek8s.DemystifyPending`.
 pub fn pending_phase(status: &PodStatus, config: &K8sConfig, now: Timestamp, info: TaskInfo) -> PhaseInfo {
@@ -33,9 +34,10 @@ pub fn pending_phase(status: &PodStatus, config: &K8sConfig, now: Timestamp, inf
     PhaseInfo::retryable_failure(error, TaskInfo::at(since)).with_cleanup()
 }
 
-/// When a pending pod may be judged anew although nothing about it changes: the next end of a grace period.
+/// The next time at which the phase of a pending pod may change although the pod does not: the end of a grace period.
 ///
-/// Which period applies depends on what holds the pod back; looking once too often costs nothing, so all of them count.
+/// Which period applies depends on why the pod is pending. The ends of all periods count, because an unnecessary check
+/// costs nothing.
 pub fn pending_deadline(status: &PodStatus, config: &K8sConfig, now: Timestamp) -> Option<Timestamp> {
     if status.phase.as_deref() != Some("Pending") {
         return None;
@@ -49,7 +51,7 @@ pub fn pending_deadline(status: &PodStatus, config: &K8sConfig, now: Timestamp) 
     let conditions = status.conditions.as_deref().unwrap_or_default();
     let starts = conditions.iter().filter_map(|condition| Some(condition.last_transition_time.as_ref()?.0));
     let ends = starts.flat_map(|start| {
-        // A period has to be exceeded, not only reached.
+        // The period must be exceeded; at its exact end the pod is still within it.
         periods.iter().filter(|period| !period.is_zero()).filter_map(move |period| {
             start.checked_add(SignedDuration::from_nanos(period.as_nanos()) + SignedDuration::from_millis(1)).ok()
         })
@@ -57,14 +59,14 @@ pub fn pending_deadline(status: &PodStatus, config: &K8sConfig, now: Timestamp) 
     ends.filter(|end| *end > now).min()
 }
 
-/// The first condition that explains why the pod is pending, and since when it stands.
+/// The phase by the first condition that explains why the pod is pending, and the time of that condition's last change.
 fn explain(status: &PodStatus, config: &K8sConfig, now: Timestamp, info: TaskInfo) -> (PhaseInfo, Timestamp) {
     let mut since = now;
     for condition in status.conditions.as_deref().unwrap_or_default() {
         since = condition.last_transition_time.as_ref().map_or(now, |time| time.0);
         let unmet = condition.status == "False";
         match condition.type_.as_str() {
-            // No node has room. Perhaps one will, so the pod waits.
+            // No node has room now. One may have room later, so the pod waits.
             "PodScheduled" if unmet => return (queued(condition, info), since),
             "Unschedulable" => return (queued(condition, info), since),
             POD_READY if unmet => {
@@ -83,16 +85,18 @@ fn queued(condition: &PodCondition, info: TaskInfo) -> PhaseInfo {
     PhaseInfo::queued(format!("{reason}:{message}"), info)
 }
 
-/// The container that holds the pod back. Init containers first: as long as one of them is stuck, the others only wait.
+/// The waiting state of the container because of which the pod is pending. Init containers come first: while one of
+/// them cannot start, all other containers wait for it.
 fn first_waiting(status: &PodStatus) -> Option<&ContainerStateWaiting> {
     let init = status.init_container_statuses.as_deref().unwrap_or_default().iter();
     let unready = status.container_statuses.as_deref().unwrap_or_default().iter().filter(|status| !status.ready);
     init.chain(unready).find_map(|status| status.state.as_ref()?.waiting.as_ref())
 }
 
-/// What a container waits for decides: preparation goes on, trouble gets a grace period, and what nobody knows fails.
+/// The phase by the reason for which a container waits. A container that is being prepared is `Initializing`. An error
+/// that may pass, such as a failed pull of the image, has a grace period. A reason that is not known here is a failure.
 ///
-/// The period counts from the last change of the pod's readiness, by the clock of the node.
+/// The grace period counts from the last change of the pod's readiness, which has the time of the node's clock.
 fn waiting_phase(
     waiting: &ContainerStateWaiting,
     condition: &PodCondition,
@@ -125,14 +129,14 @@ fn waiting_phase(
             PhaseInfo::retryable_failure(error, info).with_cleanup()
         }
         "InvalidImageName" => PhaseInfo::permanent_failure(ExecutionError::user(code, message), info).with_cleanup(),
-        // The image is loaded, init containers run, or a failed pull is tried again; or the grace period still runs.
+        // The image is being pulled, init containers run, or the kubelet tries again within the grace period.
         "ErrImagePull"
         | "ContainerCreating"
         | "PodInitializing"
         | "CreateContainerError"
         | "CreateContainerConfigError"
         | "ImagePullBackOff" => PhaseInfo::initializing(format!("[{code}]: {message}"), info),
-        // Waiting for something unknown could last for ever, so it ends here; another attempt may do better.
+        // Waiting for an unknown reason may never end, so the attempt fails. Another attempt may succeed.
         _ => PhaseInfo::retryable_failure(ExecutionError::system(code, message), info).with_cleanup(),
     }
 }

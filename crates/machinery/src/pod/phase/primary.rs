@@ -5,13 +5,13 @@ use k8s_openapi::api::core::v1::ContainerStatus;
 use super::{is_oom_killed, is_sigkilled, termination_message};
 use crate::{ExecutionError, PhaseInfo, TaskInfo};
 
-/// Code of a pod whose status does not know the container that matters.
+/// Code of a pod whose status does not have the primary container.
 pub const PRIMARY_CONTAINER_NOT_FOUND: &str = "PrimaryContainerNotFound";
 
-/// Where a task stands whose end is the end of the container `name`.
+/// The phase of a task that ends when the container `name` ends.
 ///
-/// A container that was killed counts against the platform, since that is what a vanishing node looks like; one that
-/// was killed for lack of memory or ended badly by itself counts against the task.
+/// A killed container is charged to the platform, because a lost node looks the same. A container that was killed for
+/// its use of memory, or that failed by itself, is charged to the task.
 ///
 /// Mirrors `flytek8s.DeterminePrimaryContainerPhase`.
 pub fn primary_container_phase(name: &str, statuses: &[ContainerStatus], info: TaskInfo) -> PhaseInfo {

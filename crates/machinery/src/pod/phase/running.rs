@@ -1,4 +1,4 @@
-//! Pods that run, or say nothing else about themselves.
+//! Running pods, and pods without a known phase.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
@@ -6,28 +6,29 @@ use super::primary::{PRIMARY_CONTAINER_NOT_FOUND, primary_container_phase};
 use super::succeeded::succeeded_phase;
 use crate::{Phase, PhaseInfo, TaskInfo};
 
-/// With a primary container its state decides, else all containers have to end.
+/// The phase of a task whose pod runs. If the pod has a primary container, the task ends with it; else the task ends
+/// when all containers have ended.
 pub(super) fn running_phase(pod: &Pod, status: &PodStatus, primary: Option<&str>, info: TaskInfo) -> PhaseInfo {
-    // The first news of a running task is that it runs; that its logs can be read is more news in the same phase.
+    // The first report of a running task may have had no logs. One with logs is news in the same phase.
     let has_logs = !info.logs.is_empty() || info.log_context.as_ref().is_some_and(|context| !context.pods.is_empty());
-    let version = if has_logs { PhaseInfo::FIRST_VERSION + 1 } else { PhaseInfo::FIRST_VERSION };
+    let with_news = |phase: PhaseInfo| if has_logs { phase.with_news() } else { phase };
 
     let Some(primary) = primary else {
         if all_succeeded(status) {
-            // The pod itself says so only a moment later.
+            // The phase of the pod changes a moment later.
             return succeeded_phase(status, info);
         }
-        return PhaseInfo::running(info).with_version(version);
+        return with_news(PhaseInfo::running(info));
     };
     let statuses = status.container_statuses.as_deref().unwrap_or_default();
     let phase = primary_container_phase(primary, statuses, info);
     if phase.phase() == Phase::Running {
-        return phase.with_version(version);
+        return with_news(phase);
     }
     let unknown = phase.error().is_some_and(|error| error.code == PRIMARY_CONTAINER_NOT_FOUND);
     let specified = pod.spec.as_ref().is_some_and(|spec| spec.containers.iter().any(|c| c.name == primary));
     if unknown && phase.phase() == Phase::PermanentFailure && specified {
-        // The container exists, only its status is not there yet.
+        // The pod has this container; only its status has not been written yet.
         return match phase.into_info() {
             Some(info) => PhaseInfo::running(info),
             None => PhaseInfo::undefined(),
@@ -36,8 +37,8 @@ pub(super) fn running_phase(pod: &Pod, status: &PodStatus, primary: Option<&str>
     phase
 }
 
-/// Every container that is known has ended, and none badly. Init containers too: one that restarts for ever is a
-/// side-car and keeps the pod alive.
+/// All containers in the status have ended without an error. Init containers count too, because a side-car is an init
+/// container that keeps running.
 fn all_succeeded(status: &PodStatus) -> bool {
     let unfinished = |container: &ContainerStatus| {
         container.state.as_ref().is_some_and(|state| {

@@ -1,12 +1,12 @@
-//! Pods that say they succeeded.
+//! Pods with the phase `Succeeded`.
 
 use k8s_openapi::api::core::v1::PodStatus;
 
 use super::{OOM_KILLED, all_containers, is_oom_killed};
 use crate::{ExecutionError, PhaseInfo, TaskInfo};
 
-/// Success, unless a container died for lack of memory and the pod did not notice: it happens when the killed process
-/// was not the container's first.
+/// Success, unless a container was killed for its use of memory. A pod can have both if the killed process was not the
+/// first process of its container.
 ///
 /// Mirrors `flytek8s.DemystifySuccess`.
 pub fn succeeded_phase(status: &PodStatus, info: TaskInfo) -> PhaseInfo {

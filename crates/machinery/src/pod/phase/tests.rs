@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{ErrorKind, ObservedPhase, Phase};
+use crate::{ErrorKind, Phase};
 
 const NOW: &str = "2009-11-10T23:00:00Z";
 
@@ -217,20 +217,5 @@ proptest! {
         let pending = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Pending");
         prop_assert!(!phase.cleanup_on_failure() || pending);
         let _ = (is_ready(&pod), super::super::times::completed_at(&pod), super::super::log_context::log_context(&pod));
-    }
-
-    /// Within a phase another reason always gets a higher version, and the same reason is never news.
-    #[test]
-    fn another_reason_is_news(pod in any_pod(), version in 0..5_u32, same in any::<bool>()) {
-        let phase = phase_of(&pod, &K8sConfig::default());
-        let reason = if same { phase.reason().to_owned() } else { "before".to_owned() };
-        let before = phase.version();
-        let prior = ObservedPhase { phase: phase.phase(), version, reason };
-        let news = phase.newer_than(&prior);
-        if same {
-            prop_assert_eq!(news.version(), before);
-        } else {
-            prop_assert!(news.version() > version);
-        }
     }
 }

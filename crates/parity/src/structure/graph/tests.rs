@@ -7,7 +7,7 @@ fn graph(files: &[(&str, &str)]) -> ModuleGraph {
     let source = |path: &Path| {
         let wanted = path.strip_prefix("src").unwrap().to_string_lossy().into_owned();
         let found = files.iter().find(|(name, _)| *name == wanted);
-        found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| io::Error::other("there is no such source"))
+        found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| io::Error::other("no such source file"))
     };
     ModuleGraph::read_with(&Path::new("src").join(files[0].0), &source).unwrap()
 }
@@ -142,7 +142,7 @@ fn the_shortest_cycle_is_found() {
 }
 
 #[test]
-fn layers_go_from_the_top_to_what_uses_nothing() {
+fn layers_go_from_the_top_to_modules_without_dependencies() {
     let graph = graph(&[
         ("lib.rs", "mod a; mod b; mod c; mod d;"),
         ("a.rs", "use crate::{b, d};"),

@@ -1,4 +1,4 @@
-//! `docs/differences.md`, written from the list and from the headings in the code.
+//! Generates `docs/differences.md` from the list and from the headings in the code.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -26,16 +26,16 @@ struct Stated {
     file: String,
     /// The item it belongs to; empty for a module.
     item: String,
-    /// The text, one line each.
+    /// The lines of the text.
     lines: Vec<String>,
 }
 
-/// The page, given the folder that holds the crates.
+/// The page. `crates` is the folder of the crates.
 pub fn render_markdown(crates: &Path) -> Result<String, MarkdownError> {
     let mut page = String::from(
         "# Differences from upstream\n\n\
-         Aileron takes the place of the Go executor and keeps its behaviour, which recorded results of the Go code \
-         prove case by case. This page lists where it behaves differently on purpose. It is generated: change the list \
+         Aileron replaces the Go executor and keeps its behaviour. Recorded results of the Go code prove this case \
+         by case. This page lists where Aileron behaves differently on purpose. It is generated: change the list \
          in `crates/parity/src/vectors/differences.rs` or the doc comments, not this file.\n\n\
          ## In recorded results\n\n",
     );
@@ -44,7 +44,7 @@ pub fn render_markdown(crates: &Path) -> Result<String, MarkdownError> {
             Effect::Normalise(_) => "",
             Effect::Skip(_) => " Recorded cases of this are not run.",
         };
-        // Writing to a text cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(page, "- **{}**: {}{cases}", difference.id, difference.reason);
     }
     page.push_str("\n## In the code\n");
@@ -60,7 +60,7 @@ pub fn render_markdown(crates: &Path) -> Result<String, MarkdownError> {
 }
 
 impl Stated {
-    /// As an entry of a list; a statement that is a list itself goes below the item.
+    /// The statement as an entry of a Markdown list. A statement that is a list itself becomes a nested list.
     fn render(&self) -> String {
         let is_list = self.lines.first().is_some_and(|line| line.starts_with("* ") || line.starts_with("- "));
         let lines = self.lines.join("\n  ");

@@ -1,4 +1,4 @@
-//! What each difference changes in recorded and produced results, and which cases it leaves out.
+//! The changes of each difference to the recorded and to our result, and the cases that are not run.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ pub(super) fn ignore_failed_attempt_before_next(_: &Case, _: &mut Value, got: &m
     }
 }
 
-/// The condition stands beside those that upstream has, and where upstream has none it stands alone.
+/// Our status has this condition in addition to those of upstream.
 pub(super) fn ignore_pending_condition(_: &Case, _: &mut Value, got: &mut Value) {
     ignore_condition("Pending", got);
 }
@@ -56,10 +56,10 @@ fn ignore_condition(kind: &str, got: &mut Value) {
     }
 }
 
-/// No recorded case shows it.
-pub(super) fn nothing_recorded(_: &Case, _: &mut Value, _: &mut Value) {}
+/// For differences that no recorded case shows.
+pub(super) fn no_recorded_case(_: &Case, _: &mut Value, _: &mut Value) {}
 
-/// A timer of ours, or the next step at once, stands where upstream polls. All other pauses are compared.
+/// Where upstream polls, we may set a timer or run the next step at once. All other requeue times are compared.
 pub(super) fn ignore_polls(_: &Case, expected: &mut Value, got: &mut Value) {
     for (expected, got) in steps::of(expected).iter().zip(steps::of_mut(got)) {
         let Some(members) = got.as_object_mut() else { continue };
@@ -87,7 +87,7 @@ pub(super) fn merges_nothing(case: &Case) -> bool {
     parts.iter().any(|part| case.arg(part).is_null())
 }
 
-/// The finalizer of an object is the only thing that upstream ever updates.
+/// Upstream uses updates only for the finalizers of an object.
 pub(super) fn patch_instead_of_update(_: &Case, expected: &mut Value, _: &mut Value) {
     for call in calls(expected).flatten().filter(|call| call["verb"] == "update") {
         if let Some(members) = call.as_object_mut() {
@@ -97,7 +97,7 @@ pub(super) fn patch_instead_of_update(_: &Case, expected: &mut Value, _: &mut Va
     }
 }
 
-/// A refused create need not be there; if one is, it counts.
+/// A create with result AlreadyExists may be missing from our calls. If we send a create, it is compared.
 pub(super) fn ignore_creates_of_existing(_: &Case, expected: &mut Value, got: &mut Value) {
     let is_create = |call: &Value| call["verb"] == "create";
     for (expected, got) in calls(expected).zip(calls(got)) {
@@ -107,14 +107,14 @@ pub(super) fn ignore_creates_of_existing(_: &Case, expected: &mut Value, got: &m
     }
 }
 
-pub(super) fn part_at_foreign_object(_: &Case, expected: &mut Value, got: &mut Value) {
+pub(super) fn cut_at_foreign_object(_: &Case, expected: &mut Value, got: &mut Value) {
     steps::cut_where(expected, got, |got, _| {
         let warned = got["kubernetesEvents"].to_string().contains("[ForeignObject]");
         got.pointer("/error/code") == Some(&"ForeignObject".into()) || warned
     });
 }
 
-pub(super) fn part_at_terminating_object(_: &Case, expected: &mut Value, got: &mut Value) {
+pub(super) fn cut_at_terminating_object(_: &Case, expected: &mut Value, got: &mut Value) {
     const WAITING: &str = "waiting for the terminating ";
     steps::cut_where(expected, got, |got, _| {
         ["/transition/phaseInfo/reason", "/taskAction/status/pluginStateDecoded/k8sPluginState/reason"]
@@ -124,15 +124,17 @@ pub(super) fn part_at_terminating_object(_: &Case, expected: &mut Value, got: &m
     });
 }
 
-/// The refusals that pass by themselves, as recorded calls show them.
-const PASSING: [&str; 7] =
+/// The results of creates that are refused only for a time, as recorded calls have them.
+const TRANSIENT_REFUSALS: [&str; 7] =
     ["Forbidden", "TooManyRequests", "ServiceUnavailable", "ServerTimeout", "Timeout", "Conflict", "InternalError"];
 
-pub(super) fn part_at_waiting_for_room(_: &Case, expected: &mut Value, got: &mut Value) {
+pub(super) fn cut_at_waiting_for_quota(_: &Case, expected: &mut Value, got: &mut Value) {
     const WAITING: [&str; 2] = ["waiting for quota ", "waiting for the API server: "];
     steps::cut_where(expected, got, |got, _| {
         let calls = got["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let refused = |call: &Value| call["verb"] == "create" && PASSING.iter().any(|reason| call["result"] == *reason);
+        let refused = |call: &Value| {
+            call["verb"] == "create" && TRANSIENT_REFUSALS.iter().any(|reason| call["result"] == *reason)
+        };
         calls.iter().any(refused)
             && ["/transition/phaseInfo/reason", "/taskAction/status/pluginStateDecoded/k8sPluginState/reason"]
                 .iter()
@@ -141,9 +143,9 @@ pub(super) fn part_at_waiting_for_room(_: &Case, expected: &mut Value, got: &mut
     });
 }
 
-/// The finalizer is taken off right after the object is deleted. Where upstream then finds the name taken and we do
-/// not, the two take different ways.
-pub(super) fn part_at_released_object(_: &Case, expected: &mut Value, got: &mut Value) {
+/// We remove the finalizer right after the delete. Steps are not compared from where upstream's next create fails with
+/// AlreadyExists and ours succeeds.
+pub(super) fn cut_at_released_object(_: &Case, expected: &mut Value, got: &mut Value) {
     let created = |step: &Value, result: &str| {
         let calls = step["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
         calls.iter().any(|call| call["verb"] == "create" && call["result"] == result)
@@ -164,8 +166,8 @@ pub(super) fn part_at_released_object(_: &Case, expected: &mut Value, got: &mut 
     }
 }
 
-/// The ends of the error codes of pods that never started, and the code of an object whose state cannot be read.
-const STUCK: [&str; 5] = [
+/// The suffixes of the error codes of pods that never started, and the code for an unreadable plugin state.
+const STUCK_ERROR_CODES: [&str; 5] = [
     "|CreateContainerError",
     "|CreateContainerConfigError",
     "|ImagePullBackOff",
@@ -173,14 +175,15 @@ const STUCK: [&str; 5] = [
     "CorruptedPluginState",
 ];
 
-/// The delete comes in the step that ends the action. In later steps there is nothing left to delete or to release.
+/// We delete the object in the step that ends the action. Later calls of upstream for the same object are not compared.
 pub(super) fn ignore_delete_of_stuck_object(_: &Case, expected: &mut Value, got: &mut Value) {
     let object = |call: &Value| ["kind", "namespace", "name"].map(|key| call[key].clone());
     let mut deleted = None;
     for (expected, got) in steps::of_mut(expected).iter_mut().zip(steps::of_mut(got)) {
         let status = &got["taskAction"]["status"];
         let code = status.pointer("/errorState/code").and_then(Value::as_str).unwrap_or_default();
-        let is_stuck = status["pluginPhase"] == "PhasePermanentFailure" && STUCK.iter().any(|end| code.ends_with(end));
+        let is_stuck =
+            status["pluginPhase"] == "PhasePermanentFailure" && STUCK_ERROR_CODES.iter().any(|end| code.ends_with(end));
         let (Some(expected), Some(got)) = (expected["calls"].as_array_mut(), got["calls"].as_array_mut()) else {
             continue;
         };
@@ -194,7 +197,7 @@ pub(super) fn ignore_delete_of_stuck_object(_: &Case, expected: &mut Value, got:
     }
 }
 
-/// Where upstream's counter is back at nothing, ours may stay where it was.
+/// Where upstream's counter of system failures is reset, ours may keep its value.
 pub(super) fn ignore_failures_kept_over_relaunch(_: &Case, expected: &mut Value, got: &mut Value) {
     let count = |step: &Value| step.pointer("/taskAction/status/systemFailures").and_then(Value::as_u64);
     let mut before = None;
@@ -210,7 +213,7 @@ pub(super) fn ignore_failures_kept_over_relaunch(_: &Case, expected: &mut Value,
     }
 }
 
-/// Pods of other namespaces go out of the recorded log context, and the context with them if nothing is left.
+/// Removes pods of other namespaces from the recorded log context. A log context without pods is removed too.
 pub(super) fn ignore_foreign_pods(case: &Case, expected: &mut Value, _: &mut Value) {
     let Some(namespace) = case.input("context").get("namespace") else { return };
     let Some(context) = expected.pointer_mut("/info/logContext") else { return };
@@ -222,7 +225,7 @@ pub(super) fn ignore_foreign_pods(case: &Case, expected: &mut Value, _: &mut Val
     }
 }
 
-/// Where upstream speaks of maintenance and we of a failure of the user's, it must be the failure that the set reports.
+/// Where upstream reports host maintenance and we report a user error, ours must be the failure that the JobSet reports.
 pub(super) fn crash_is_no_maintenance(case: &Case, expected: &mut Value, got: &mut Value) {
     const MAINTENANCE: &str = "pod evicted due to host maintenance";
     let message = expected.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
@@ -238,7 +241,8 @@ pub(super) fn crash_is_no_maintenance(case: &Case, expected: &mut Value, got: &m
     }
 }
 
-/// Only where upstream waits for a pod of several containers, unmarked, in which some container has ended.
+/// Applies only where upstream waits for a pod with several containers and without a primary container annotation, in which
+/// a container has ended.
 pub(super) fn own_container_ends_task(case: &Case, expected: &mut Value, got: &mut Value) {
     let pod = case.input("resource");
     let statuses = pod.pointer("/status/containerStatuses").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -252,11 +256,11 @@ pub(super) fn own_container_ends_task(case: &Case, expected: &mut Value, got: &m
     }
 }
 
-/// What upstream says about every stored state that it cannot decode.
+/// Upstream's message for every stored state that it cannot decode.
 const UPSTREAM_CORRUPT_STATE: &str = "plugin state version mismatch expected [1] got [0]";
 
-/// Our own words begin with what they are about.
-pub(super) fn own_words_for_corrupt_state(_: &Case, expected: &mut Value, got: &mut Value) {
+/// Our message must begin with "plugin state ".
+pub(super) fn own_message_for_corrupt_state(_: &Case, expected: &mut Value, got: &mut Value) {
     walk::text_pairs(expected, got, &mut |expected, got| {
         let Some((before, after)) = expected.split_once(UPSTREAM_CORRUPT_STATE) else { return };
         let own = got.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));

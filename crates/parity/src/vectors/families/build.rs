@@ -11,7 +11,7 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let installation = Installation::of(case)?;
     let plugin = installation.k8s_plugin(case)?;
     let mut described = of_case(case, &installation)?;
-    // Only what a plugin says it needs is fetched for it in production, so it gets no more here.
+    // As in production, the plugin gets only the inputs that it declares to need.
     if block_on(plugin.needs(&described.task))?.inputs {
         described.task.inputs = described.inputs.clone();
     }

@@ -1,4 +1,4 @@
-//! Which ended actions survive a collection.
+//! Garbage collection: which ended actions are kept.
 
 use aileron_action::TaskAction;
 use aileron_executor::cleanup::actions::expired;

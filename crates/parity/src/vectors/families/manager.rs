@@ -1,4 +1,4 @@
-//! The plugin manager, step by step against a cluster in memory.
+//! Runs the plugin manager step by step on a simulated cluster.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let longest: Option<usize> = decoded(&case.input("properties")["generatedNameMaxLength"])?;
     ensure!(
         plugin.properties().generated_name_max_length == longest,
-        "names of this plugin are bounded by {:?}, recorded is {longest:?}",
+        "the name length limit of this plugin is {:?}, the recorded one is {longest:?}",
         plugin.properties().generated_name_max_length
     );
     let object: TaskAction = serde_json::from_value(case.input("taskAction").clone()).context("taskAction")?;
@@ -105,7 +105,7 @@ impl Scenario {
         let template = match &self.action.template {
             Template::Decoded(template) => Arc::clone(template),
             Template::Absent => Arc::default(),
-            // The reconciler never gets this far with it; the manager's answer is whatever it says first.
+            // The reconciler fails such an action before it calls the manager. Here the decoding error is the result.
             Template::Unreadable(error) => return Ok(Err(PluginError::uncoded(error.to_string()))),
         };
         let executor = &self.installation.config.executor;
@@ -119,7 +119,7 @@ impl Scenario {
     }
 }
 
-/// What a call brought.
+/// The result of a call.
 struct Outcome {
     step: Option<CoreStep>,
     error: Option<PluginError>,
@@ -135,7 +135,7 @@ impl Outcome {
     }
 }
 
-/// The stored state as a person can read it; null if nothing is stored.
+/// The stored state as JSON; null if nothing is stored.
 pub(super) fn stored_state_json(bytes: &[u8]) -> Value {
     if bytes.is_empty() {
         return Value::Null;

@@ -1,4 +1,4 @@
-//! Everything that plugins are told about an action.
+//! The metadata of an action that plugins get.
 
 use aileron_action::metadata::{MetadataSettings, task_metadata, task_paths};
 use aileron_action::{Action, TaskAction};
@@ -10,7 +10,7 @@ use super::{Case, plugin_failure};
 use crate::vectors::installation::Installation;
 use crate::vectors::messages::message_json;
 
-/// A bound shorter than most names, so that shortening is seen.
+/// A length limit below that of most names, so that names are shortened.
 const SHORT: usize = 20;
 
 pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {

@@ -1,4 +1,4 @@
-//! Names: conversion, validity, bounded lengths, locations, secrets.
+//! Names: conversion, validation, length limits, output paths, secret annotations.
 
 use aileron_idl::flyteidl2::core::Secret;
 use aileron_kubekit::digest::Fnv1a;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use aileron_executor::manager::version::version_after;
 use aileron_executor::storage::outputs;
 use aileron_idl::flyteidl2::core::ErrorDocument;
 use aileron_machinery::{AnyResource, ObjectPlugin, ObservedPhase, Phase, PhaseContext, PhaseInfo, TaskContext};
@@ -27,9 +28,12 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let document = if needs.error_document && failed { error_document(case, &task)? } else { None };
     let prior = prior(case)?;
     let cx = PhaseContext::new(&task, &prior).with_pods(&pods).with_error_document(document.as_ref());
-    // Upstream's plugins raise the version themselves; ours leave it to the manager.
+    // Upstream's plugins increase the phase version themselves; in our code the plugin manager does.
     let (phase, handler_error) = match block_on(plugin.phase(&cx, object.as_ref())) {
-        Ok(phase) => (phase.newer_than(&prior), None),
+        Ok(phase) => {
+            let version = version_after(&phase, &prior);
+            (phase.with_version(version), None)
+        }
         Err(error) => (PhaseInfo::undefined(), Some(error_object(&error))),
     };
     let mut result = phase_info(&phase)?;
@@ -45,7 +49,8 @@ fn garbage_collection(plugin: &dyn ObjectPlugin, object: &dyn AnyResource) -> an
     Ok(json!({"terminal": ended.is_some(), "completionTime": ended.and_then(|ended| ended.at)}))
 }
 
-/// The pods a plugin sees: those of the task's namespace, by name. Recorded pods carry no owner to select by.
+/// The pods that a plugin gets: those of the task's namespace, sorted by name. Recorded pods have no owner reference, so the
+/// namespace selects them.
 fn pods(case: &Case, task: &TaskContext) -> anyhow::Result<Vec<Arc<Pod>>> {
     let mut pods: Vec<Pod> = decoded(case.input("pods")).context("pods")?;
     pods.retain(|pod| pod.metadata.namespace.as_deref() == Some(&task.metadata.namespace));

@@ -1,4 +1,4 @@
-//! The small functions that building and reading pods is made of.
+//! Single functions for building and reading pods.
 
 use aileron_idl::flyteidl2::core::{ExtendedResources, GpuAccelerator, SharedMemory};
 use aileron_machinery::config::K8sConfig;
@@ -48,7 +48,7 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
         }
         "pod.applyGPUNodeSelectors" => {
             let wanted: GpuAccelerator = message(case.arg("accelerator"))?;
-            // Applied a second time it must change nothing.
+            // A second application must change nothing.
             let rounds = if argument(case, "twice")? { 2 } else { 1 };
             on_spec(case, |spec| (0..rounds).for_each(|_| accelerator::apply_node_selectors(spec, &wanted, &config)))
         }

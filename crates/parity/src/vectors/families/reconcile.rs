@@ -1,4 +1,4 @@
-//! The whole reconciler, round by round.
+//! Runs the whole reconciler, round by round.
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ impl Scenario {
         Ok(result)
     }
 
-    /// A signal arrives: the control plane writes it into the status.
+    /// Writes a signal into the status, as the control plane does.
     fn signal(&self, signal: &Value) -> anyhow::Result<()> {
         let value: Literal = message(&signal["value"]).context("signal.value")?;
         let by = signal["by"].as_str().unwrap_or_default().to_owned();
@@ -133,7 +133,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// How long upstream would wait; it looks again after its pause where we wait for a change.
+    /// The requeue time that upstream would return. Where we wait for a change, upstream requeues after its fixed time.
     fn pause(&self, wake: Wake) -> SignedDuration {
         let requeue = self.reconciler.settings.requeue;
         match wake {
@@ -156,7 +156,7 @@ fn wake_name(wake: Wake) -> &'static str {
     }
 }
 
-/// The stored action in the shape of the vectors.
+/// The stored action in the format of the vectors.
 fn action_json(action: &TaskAction) -> anyhow::Result<Value> {
     let mut status = serde_json::to_value(action.status.clone().unwrap_or_default())?;
     if let Some(text) = status.get("stateJson").and_then(Value::as_str) {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Case, unknown_function, value};
 use crate::vectors::messages::{base64, bytes};
 
-/// The state as cases describe it.
+/// The state in the format of the cases.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Description {
@@ -37,13 +37,13 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     }
 }
 
-/// The state in the stored bytes, so that bytes compare by what they mean.
+/// The decoded state of stored bytes, so that they are compared by value.
 pub(in crate::vectors) fn meaning(encoded: &Value) -> Value {
     let state = bytes(encoded).ok().and_then(|bytes| gob::decode(&bytes).ok());
     state.map_or_else(|| json!({"undecodable": encoded}), |state| state_json(&state))
 }
 
-/// The state that a description stands for.
+/// The state of a description.
 fn state(description: &Description) -> anyhow::Result<PluginState> {
     let phase = match description.k8s_phase.as_str() {
         "" => Phase::Undefined,
@@ -61,7 +61,7 @@ fn state(description: &Description) -> anyhow::Result<PluginState> {
     })
 }
 
-/// The state in the shape of the vectors.
+/// The state in the format of the vectors.
 pub(super) fn state_json(state: &PluginState) -> Value {
     json!({
         "phase": match state.phase {

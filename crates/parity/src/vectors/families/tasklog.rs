@@ -81,7 +81,7 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     value(links.iter().map(message_json).collect::<Result<Vec<_>, _>>()?)
 }
 
-/// A time with the offset it was written in, since links repeat it.
+/// A time with its UTC offset, because links contain the offset.
 fn time(text: &str) -> anyhow::Result<Option<PodTime>> {
     if text.is_empty() {
         return Ok(None);

@@ -17,7 +17,7 @@ pub(super) fn produce(case: &Case) -> anyhow::Result<Value> {
     let cx = ArgumentContext::of(&task);
     match render(&templates, &cx) {
         Ok(rendered) => value(rendered),
-        // The inputs were not given because the file does not exist; reading it is what fails in production.
+        // The case has no inputs file. In production, reading that file fails with this error.
         Err(ArgumentError::InputsNeeded { .. }) => {
             let missing = OutputsError::MissingInputs { uri: cx.input_path.to_string() };
             Ok(failure(format!("unable to read inputs: {missing}")))

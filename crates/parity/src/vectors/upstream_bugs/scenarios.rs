@@ -1,11 +1,11 @@
-//! Defects that change the course of a scenario: up to the step where the right course parts, everything counts.
+//! Defects that change later steps of a scenario. Steps are compared up to the first one that differs because of the defect.
 
 use serde_json::Value;
 
 use crate::vectors::case::Case;
 use crate::vectors::steps;
 
-/// The counter of platform failures may survive a relaunch, so it may be higher and the ceiling may be reached.
+/// Our counter of system failures is not reset by a relaunch, so it may be higher and may reach the limit.
 pub(super) fn failures_may_keep_counting(_: &Case, expected: &mut Value, got: &mut Value) {
     const COUNTER: &str = "/taskAction/status/systemFailures";
     let ceiling = |step: &Value| error_state(step, "code") == Some("MaxSystemFailuresExceeded");
@@ -22,7 +22,7 @@ pub(super) fn failures_may_keep_counting(_: &Case, expected: &mut Value, got: &m
     }
 }
 
-/// An action that had ended was not aborted, so nobody need be told that it was.
+/// An action that had already ended was not aborted, so the ABORTED event may be missing.
 pub(super) fn abort_event_may_be_missing(_: &Case, expected: &mut Value, got: &mut Value) {
     for (expected, got) in steps::of_mut(expected).iter_mut().zip(steps::of(got)) {
         let none = got["actionEvents"].as_array().is_none_or(Vec::is_empty);
@@ -32,7 +32,7 @@ pub(super) fn abort_event_may_be_missing(_: &Case, expected: &mut Value, got: &m
     }
 }
 
-/// Upstream writes an error document beside empty outputs, so that the second observation of a success is a failure.
+/// Upstream writes an error document beside empty outputs, so it reads a failure when it reads the successful object again.
 pub(crate) fn success_stays_success(_: &Case, expected: &mut Value, got: &mut Value) {
     steps::cut_where(expected, got, |got, expected| has_succeeded(got) && misses_outputs(expected));
 }
@@ -42,7 +42,7 @@ pub(super) fn success_is_allowed(_: &Case, expected: &mut Value, got: &mut Value
     steps::cut_where(expected, got, |got, expected| has_succeeded(got) && !has_succeeded(expected));
 }
 
-/// What can never work may fail for good, or count against the platform; upstream looks again for ever.
+/// A task that can never work may fail or count system failures; upstream retries it for ever.
 pub(super) fn may_fail_instead_of_looping(_: &Case, expected: &mut Value, got: &mut Value) {
     steps::cut_where(expected, got, |got, _| {
         let counted = got.pointer("/taskAction/status/systemFailures").is_some_and(|count| *count != 0);
@@ -50,8 +50,8 @@ pub(super) fn may_fail_instead_of_looping(_: &Case, expected: &mut Value, got: &
     });
 }
 
-/// Where upstream charges the platform for a container that ended with an exit code, the user may be charged: the
-/// action ends with an error of kind USER, or the next attempt begins.
+/// Where upstream counts a container's exit code as a system failure, we may count it as the user's failure: the action
+/// ends with an error of kind USER, or the next attempt begins.
 pub(super) fn users_retries_may_be_used(expected: &mut Value, got: &mut Value) {
     steps::cut_where(expected, got, |got, expected| {
         let attempts = |step: &Value| step.pointer("/taskAction/status/attempts").and_then(Value::as_u64);
@@ -74,7 +74,7 @@ fn has_succeeded(step: &Value) -> bool {
     is_reported(step, "SUCCEEDED") || step.pointer("/transition/phaseInfo/phase") == Some(&"PhaseSuccess".into())
 }
 
-/// The step shows the error that upstream writes down for an empty outputs file.
+/// Whether the step has the error that upstream writes for an empty outputs file.
 fn misses_outputs(step: &Value) -> bool {
     step.to_string().contains("outputs not found at [")
 }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_course_counts_until_it_parts() {
+    fn steps_are_compared_until_the_failure_limit_is_reached() {
         let recorded = case(
             "system-failure-counter-reset",
             &json!([status(&json!({"attempts": 1})), status(&json!({"attempts": 1}))]),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_that_is_seen_twice_stays_one_and_any_other_failure_counts() {
+    fn a_success_that_is_read_twice_stays_a_success_and_other_failures_count() {
         let seen = |phase: &str, message: &str| json!({"transition": {"phaseInfo": {"phase": phase, "error": {"code": "C", "message": message}}}});
         let success = json!({"transition": {"phaseInfo": {"phase": "PhaseSuccess"}}});
         let missing = seen("PhaseRetryableFailure", "outputs not found at [s3://b/outputs.pb]");
@@ -132,7 +132,7 @@ mod tests {
         let twice = json!({"steps": [success, success]});
         assert!(judge(&case("none", &json!([success, missing])), &twice).is_empty());
         assert!(!judge(&case("none", &json!([success, other])), &twice).is_empty());
-        assert!(!judge(&case("none", &json!([other, missing])), &twice).is_empty(), "until then everything counts");
+        assert!(!judge(&case("none", &json!([other, missing])), &twice).is_empty(), "earlier steps are compared");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The action itself.
+//! The simulated API for the TaskAction.
 
-use aileron_action::{Action, FINALIZER, TaskAction};
+use aileron_action::{ACTION_FINALIZER, Action, TaskAction};
 use aileron_executor::cluster::{Actions, WriteSlot};
 use aileron_kubekit::ApiError;
 use aileron_machinery::ActionKey;
@@ -11,24 +11,24 @@ use serde_json::Value;
 use super::objects::merge;
 use super::{Key, State, World, not_found};
 
-/// Kind of the action in calls and injections.
+/// The kind of the action in calls and injected failures.
 const KIND: &str = "TaskAction";
 
-/// How often a status write is tried while others write too. Go's `retry.DefaultRetry` has as many steps.
+/// How often a status write is tried after conflicts, as with Go's `retry.DefaultRetry`.
 const STATUS_TRIES: usize = 5;
 
 #[async_trait]
 impl Actions for World {
     async fn add_finalizer(&self, action: &Action) -> Result<(), ApiError> {
         self.state().write(action.namespace(), action.name(), "update", |stored| {
-            stored.metadata.finalizers.get_or_insert_default().push(FINALIZER.into());
+            stored.metadata.finalizers.get_or_insert_default().push(ACTION_FINALIZER.into());
         })
     }
 
     async fn remove_finalizer(&self, action: &Action) -> Result<(), ApiError> {
         let mut state = self.state();
         state.write(action.namespace(), action.name(), "update", |stored| {
-            stored.metadata.finalizers.get_or_insert_default().retain(|name| name != FINALIZER);
+            stored.metadata.finalizers.get_or_insert_default().retain(|name| name != ACTION_FINALIZER);
         })?;
         state.drop_released_action();
         Ok(())
@@ -79,7 +79,7 @@ impl State {
     }
 }
 
-/// Applies a merge patch to the stored status. A patch that leaves no readable status leaves none.
+/// Applies a merge patch to the stored status. If the result is not a valid status, the status is removed.
 fn change_status(stored: &mut TaskAction, patch: &Value) {
     let mut status = serde_json::to_value(stored.status.clone().unwrap_or_default()).unwrap_or_default();
     merge(&mut status, patch);

@@ -1,4 +1,4 @@
-//! The objects of plugins.
+//! The simulated API for the objects of plugins.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ impl Objects for World {
         state.log("patch", &key, None, result)
     }
 
-    /// Upstream uses an update here, so a refusal that is injected for updates is meant for this call.
+    /// Upstream uses an update here, so failures that are injected for updates apply to this call.
     async fn remove_finalizer(
         &self,
         kind: &ResourceKind,
@@ -158,8 +158,8 @@ impl Objects for World {
 }
 
 impl State {
-    /// An object of somebody else is never written, so there is no call to record. One that is not there is: whether it
-    /// is, only the call tells.
+    /// Fails for an object of another owner: the executor does not write it, so no call is recorded. For a missing object
+    /// the call is sent and recorded.
     fn check_identity(&self, kind: &ResourceKind, key: &Key, check: &IdentityCheck<'_>) -> Result<(), ApiError> {
         let Some(object) = self.objects.get(key) else { return Ok(()) };
         let metadata = serde_json::from_value::<ObjectMeta>(object["metadata"].clone());
@@ -169,7 +169,7 @@ impl State {
         Err(ApiError::owned_by_other(&kind.kind, &key.1, &key.2))
     }
 
-    /// Deletes an object, or marks it if somebody holds it.
+    /// Deletes an object. With finalizers, it only gets a deletion timestamp.
     fn delete(&mut self, kind: &ResourceKind, key: &Key) -> Result<(), ApiError> {
         let now = self.now;
         self.change(kind, key, |object| {
@@ -179,7 +179,7 @@ impl State {
         })
     }
 
-    /// Changes an object. One that is being deleted goes when nobody holds it any more.
+    /// Changes an object. It is removed if it is being deleted and has no finalizers.
     fn change(&mut self, kind: &ResourceKind, key: &Key, change: impl FnOnce(&mut Value)) -> Result<(), ApiError> {
         let object = self.objects.get_mut(key).ok_or_else(|| not_found(&resource_name(kind), &key.2))?;
         change(object);

@@ -1,4 +1,4 @@
-//! The events service and the cache service.
+//! The simulated events service and cache service.
 
 use std::time::Duration;
 
@@ -16,24 +16,24 @@ use serde_json::{Value, json};
 use super::World;
 use crate::vectors::messages::{message, message_json};
 
-/// What the cache service answers; each empty text is its usual answer.
+/// The answers of the cache service. An empty text means the default answer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CatalogAnswers {
-    /// Of a lookup: `hit`, `error`, else nothing is found.
+    /// To a lookup: `hit`, `error`; by default a miss.
     pub get: String,
-    /// Of a reservation: who owns it; `self` or nothing for whoever asks.
+    /// To a reservation request: the owner, or `error`; `self` and the default mean the caller.
     pub reservation: String,
-    /// Of storing outputs: `exists`, `error`, else it is stored.
+    /// To storing outputs: `exists`, `error`; by default they are stored.
     pub put: String,
-    /// Of giving a reservation back: `error`, else it is given back.
+    /// To releasing a reservation: `error`; by default it is released.
     pub release: String,
 }
 
 #[async_trait]
 impl CatalogClient for World {
     async fn lookup(&self, key: &CacheKey) -> Result<Option<CachedOutputs>, CatalogError> {
-        let answer = self.asked(key, json!({"verb": "get"})).get;
+        let answer = self.record_call(key, json!({"verb": "get"})).get;
         match answer.as_str() {
             "hit" => Ok(Some(CachedOutputs {
                 outputs: cached_outputs(),
@@ -50,7 +50,7 @@ impl CatalogClient for World {
         let call = json!({
             "verb": "getOrExtendReservation", "ownerId": owner, "heartbeatSeconds": heartbeat.as_secs(),
         });
-        let answer = self.asked(key, call).reservation;
+        let answer = self.record_call(key, call).reservation;
         match answer.as_str() {
             "error" => Err(refusal("reserve", Code::Unavailable)),
             "" | "self" => Ok(Reservation { owner_id: owner.into(), expires_at: None, heartbeat: None }),
@@ -59,7 +59,7 @@ impl CatalogClient for World {
     }
 
     async fn put(&self, key: &CacheKey, _: &str, _: &CacheMetadata, _: bool) -> Result<(), CatalogError> {
-        match self.asked(key, json!({"verb": "put"})).put.as_str() {
+        match self.record_call(key, json!({"verb": "put"})).put.as_str() {
             "exists" => Err(refusal("put", Code::AlreadyExists)),
             "error" => Err(refusal("put", Code::Unavailable)),
             _ => Ok(()),
@@ -67,7 +67,7 @@ impl CatalogClient for World {
     }
 
     async fn release(&self, key: &CacheKey, owner: &str) -> Result<(), CatalogError> {
-        match self.asked(key, json!({"verb": "releaseReservation", "ownerId": owner})).release.as_str() {
+        match self.record_call(key, json!({"verb": "releaseReservation", "ownerId": owner})).release.as_str() {
             "error" => Err(refusal("release", Code::Unavailable)),
             _ => Ok(()),
         }
@@ -88,8 +88,8 @@ impl EventSink for World {
 }
 
 impl World {
-    /// Writes down a call to the cache service and gives what it answers these days.
-    fn asked(&self, key: &CacheKey, mut call: Value) -> CatalogAnswers {
+    /// Records a call to the cache service and returns the current answers.
+    fn record_call(&self, key: &CacheKey, mut call: Value) -> CatalogAnswers {
         call["identifier"] = message_json(key.identifier()).unwrap_or_default();
         call["cacheVersion"] = key.cache_version().into();
         call["ignoreInputVars"] = json!(key.ignore_input_vars());

@@ -1,16 +1,16 @@
-//! The kinds of all operators: a task of each, and what its operator says.
+//! The kinds of all operators: a task of each kind, and the statuses that its operator writes.
 
 use std::time::Instant;
 
 use aileron_idl::json_to_struct;
-use aileron_parity::suite::{LOOK_EVERY, PATIENCE, Space, Task};
+use aileron_parity::suite::{POLL_INTERVAL, Space, Task, WAIT_TIMEOUT};
 use aileron_sandbox::Rules;
 use anyhow::{Result, bail};
 use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// One of them.
+/// One kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     pub task_type: &'static str,
@@ -19,9 +19,9 @@ pub struct Kind {
     resource: (&'static str, &'static str, &'static str, &'static str),
     custom: fn() -> Value,
     statuses: fn() -> [Value; 2],
-    /// The operator says why something failed.
-    pub tells: bool,
-    /// Without the task's own word that another attempt may help, there is none.
+    /// Whether the operator reports the cause of a failure.
+    pub reports_cause: bool,
+    /// Whether the plugin retries only after a recoverable error document of the task.
     pub needs_document: bool,
 }
 
@@ -37,11 +37,11 @@ const DEFAULTS: Kind = Kind {
     resource: ("", "", "", ""),
     custom: || Value::Null,
     statuses: || [job_status("Running"), job_status("Succeeded")],
-    tells: true,
+    reports_cause: true,
     needs_document: false,
 };
 
-/// All of them.
+/// All kinds.
 pub const KINDS: [Kind; 7] = [
     Kind {
         task_type: "spark",
@@ -75,7 +75,7 @@ pub const KINDS: [Kind; 7] = [
         resource: ("kubernetes.dask.org", "v1", "DaskJob", "daskjobs"),
         custom: || json!({"workers": {"number_of_workers": 2}}),
         statuses: || [json!({"jobStatus": "Running", "jobRunnerPodName": "r"}), json!({"jobStatus": "Successful"})],
-        tells: false,
+        reports_cause: false,
         ..DEFAULTS
     },
     Kind {
@@ -117,13 +117,13 @@ impl Kind {
         *KINDS.iter().find(|kind| kind.task_type == task_type).unwrap()
     }
 
-    /// How its operator is simulated.
+    /// The rules that simulate its operator.
     pub fn rules(&self) -> Rules {
         let (group, _, _, plural) = self.resource;
         Rules::builtin().into_iter().find(|rules| rules.qualified() == format!("{plural}.{group}")).unwrap()
     }
 
-    /// A task of this type. Nobody would write outputs, so it has none.
+    /// A task of this type. It declares no outputs, because nothing writes them.
     pub fn task(&self, name: &str) -> Task {
         let mut task = Task::container(name).task_type(self.task_type);
         task.template.task_type_version = self.version;
@@ -132,17 +132,17 @@ impl Kind {
         task
     }
 
-    /// What the operator says of a job that runs.
+    /// The status of a running job.
     pub fn running(&self) -> Value {
         (self.statuses)()[0].clone()
     }
 
-    /// What the operator says of a job that ended well.
+    /// The status of a successful job.
     pub fn done(&self) -> Value {
         (self.statuses)()[1].clone()
     }
 
-    /// Its objects in a namespace.
+    /// The objects of this kind in a namespace.
     pub fn objects(&self, space: &Space<'_>) -> Objects {
         let (group, version, kind, plural) = self.resource;
         let resource = ApiResource {
@@ -155,40 +155,40 @@ impl Kind {
         Objects { api: Api::namespaced_with(space.admin.clone(), &space.namespace, &resource), kind: *self }
     }
 
-    /// The objects about which executors asked like this.
+    /// The names of the objects of all requests with this verb.
     pub fn requests(&self, space: &Space<'_>, verb: &str) -> Result<Vec<String>> {
         let about =
-            space.requests()?.into_iter().filter(|asked| asked.resource == self.resource.3 && asked.verb == verb);
-        Ok(about.map(|asked| asked.name).collect())
+            space.requests()?.into_iter().filter(|request| request.resource == self.resource.3 && request.verb == verb);
+        Ok(about.map(|request| request.name).collect())
     }
 }
 
 impl Objects {
-    /// Waits until the executor has made one.
+    /// Waits until the executor has created this object.
     pub async fn until(&self, name: &str) -> Result<DynamicObject> {
         let begin = Instant::now();
-        while begin.elapsed() < PATIENCE {
+        while begin.elapsed() < WAIT_TIMEOUT {
             if let Some(object) = self.api.get_opt(name).await? {
                 return Ok(object);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         bail!("no {} {name}", self.kind.resource.2)
     }
 
-    /// Whether there is one of this name.
+    /// Whether the object exists.
     pub async fn exists(&self, name: &str) -> Result<bool> {
         Ok(self.api.get_opt(name).await?.is_some())
     }
 
-    /// Its names and their statuses, for the moment something fails.
+    /// Names and statuses of all objects, for error messages.
     pub async fn dump(&self) -> String {
         let all = self.api.list(&kube::api::ListParams::default()).await.map(|list| list.items).unwrap_or_default();
         let line = |object: &DynamicObject| format!("{:?}: {}\n", object.metadata.name, object.data["status"]);
         all.iter().map(line).collect()
     }
 
-    /// Says something as the operator.
+    /// Patches the status, as the operator would.
     pub async fn report(&self, name: &str, status: &Value) -> Result<()> {
         let patch = json!({ "status": status });
         self.api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
@@ -196,7 +196,7 @@ impl Objects {
     }
 }
 
-/// What the training operator says of a job.
+/// A job status as the training operator writes it.
 pub fn job_status(said: &str) -> Value {
     json!({"startTime": now(), "conditions": [condition(said)]})
 }

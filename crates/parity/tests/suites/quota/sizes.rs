@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use aileron_idl::flyteidl2::core::resources::ResourceName;
 use aileron_idl::json_to_struct;
-use aileron_parity::suite::{LOOK_EVERY, Server, Shown, Space, Task};
+use aileron_parity::suite::{POLL_INTERVAL, Server, Space, StatusView, Task};
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams};
 use serde_json::json;
 
-use crate::quota::{SPARK, check, check_refused, container, limited, space_with, submit_all};
+use crate::quota::{SPARK, check, check_refused, container, quota_bench, space_with, submit_all};
 
 aileron_parity::on_both!(
     all_tasks_pass_a_quota_of_operator_objects,
-    what_can_never_fit_fails_at_once_and_what_just_fits_waits
+    a_task_larger_than_the_quota_fails_and_one_that_fits_waits
 );
 
-const ROOM: usize = 6;
+const QUOTA: usize = 6;
 const TASKS: usize = 18;
-const LIFE: Duration = Duration::from_millis(700);
+const RUN_TIME: Duration = Duration::from_millis(700);
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// Objects of operators count until they are deleted, also when they have ended.
 async fn all_tasks_pass_a_quota_of_operator_objects(on: Server) -> Result<()> {
-    let bench = limited(on).await?;
-    let hard = json!({format!("count/{SPARK}"): ROOM.to_string()});
+    let bench = quota_bench(on).await?;
+    let hard = json!({format!("count/{SPARK}"): QUOTA.to_string()});
     let space = space_with(bench, "by-count", &hard).await?;
     let resource = ApiResource {
         group: "sparkoperator.k8s.io".into(),
@@ -43,40 +43,46 @@ async fn all_tasks_pass_a_quota_of_operator_objects(on: Server) -> Result<()> {
         task
     };
     submit_all(&space, TASKS, tasks).await?;
-    let (ended, most) = futures::future::try_join(space.until_all_ended(TASKS, LIMIT), tidy(&space, &jobs)).await?;
+    let (ended, most) =
+        futures::future::try_join(space.until_all_ended(TASKS, LIMIT), delete_ended_jobs(&space, &jobs)).await?;
     check(&ended);
     check_refused(&space, "sparkapplications")?;
-    assert!(most <= ROOM && most > ROOM / 2, "{most} at a time");
+    assert!(most <= QUOTA && most > QUOTA / 2, "{most} at a time");
     Ok(())
 }
 
-/// Deletes the jobs of tasks that have ended, until all have. The answer is how many jobs there were at most.
-async fn tidy(space: &Space<'_>, jobs: &Api<DynamicObject>) -> Result<usize> {
+/// Deletes the jobs of ended tasks until all tasks have ended. Returns the largest number of jobs at a time.
+async fn delete_ended_jobs(space: &Space<'_>, jobs: &Api<DynamicObject>) -> Result<usize> {
     let (mut gone, mut most) = (BTreeSet::new(), 0);
     while gone.len() < TASKS {
         most = most.max(jobs.list_metadata(&ListParams::default()).await?.items.len());
         for action in space.actions.list(&ListParams::default()).await?.items {
             let job = format!("{}-0", action.name_any());
-            if action.is_labelled() && gone.insert(job.clone()) {
+            if action.has_terminal_labels() && gone.insert(job.clone()) {
                 jobs.delete(&job, &DeleteParams::default()).await?;
             }
         }
-        tokio::time::sleep(LOOK_EVERY * 4).await;
+        tokio::time::sleep(POLL_INTERVAL * 4).await;
     }
     Ok(most)
 }
 
-async fn what_can_never_fit_fails_at_once_and_what_just_fits_waits(on: Server) -> Result<()> {
-    let bench = limited(on).await?;
+async fn a_task_larger_than_the_quota_fails_and_one_that_fits_waits(on: Server) -> Result<()> {
+    let bench = quota_bench(on).await?;
     let space = space_with(bench, "sizes", &json!({"requests.cpu": "4"})).await?;
-    let sized = |name: &str, cpu: &str| container(name, LIFE).asking(ResourceName::Cpu, cpu).retries(3);
+    let sized = |name: &str, cpu: &str| container(name, RUN_TIME).with_resource(ResourceName::Cpu, cpu).retries(3);
     space.submit(&sized("small", "1")).await?;
     space.until_pods(&["small-0"]).await?;
     space.submit(&sized("whole", "4")).await?;
     space.submit(&sized("larger", "4001m")).await?;
     let larger = space.until_ended("larger").await?;
-    assert_eq!((larger.outcome().unwrap().0.as_str(), larger.shown().attempts), ("Failed", 1), "{}", larger.summary());
-    let error = larger.shown().error_state.unwrap();
+    assert_eq!(
+        (larger.outcome().unwrap().0.as_str(), larger.status_or_default().attempts),
+        ("Failed", 1),
+        "{}",
+        larger.summary()
+    );
+    let error = larger.status_or_default().error_state.unwrap();
     assert_eq!((error.code.as_str(), error.kind.as_str()), ("ResourceRequestsExceedLimits", "USER"));
     assert!(error.message.contains("quota team: requested requests.cpu=4001m"), "{}", error.message);
     check(&[space.until_ended("small").await?, space.until_ended("whole").await?]);

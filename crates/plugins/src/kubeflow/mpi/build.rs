@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::MPI;
 use super::resource::{MPIJob, MPIJobSpec};
-use crate::kubeflow::replica::{RoleSettings, replica_spec, role_spec, working_containers};
+use crate::kubeflow::replica::{RoleSettings, replica_spec, role_spec, unable_to_create, working_containers};
 use crate::kubeflow::resource::{ReplicaSpec, ReplicaSpecs, RunPolicy};
 use crate::kubeflow::run_policy::run_policy;
 use crate::kubeflow::settings::{Settings, require_workers};
@@ -58,7 +58,7 @@ pub(super) fn build(task: &TaskContext) -> Result<MPIJob, PluginError> {
 /// The launcher runs the task; the workers run what the task's configuration says, by default what their image does.
 fn from_v0(task: &TaskContext, settings: &v0::DistributedMpiTrainingTask) -> Result<Parts, PluginError> {
     let launcher = replica_spec(task, MPI, settings.num_launcher_replicas.max(1))
-        .map_err(|error| unable("replica spec", &error))?;
+        .map_err(|error| unable_to_create("replica spec", &error))?;
     let mut worker = ReplicaSpec { replicas: Some(settings.num_workers), ..launcher.clone() };
     let command = task.template.config.get(WORKER_COMMAND_KEY);
     let command: Option<Vec<_>> = command.map(|command| command.split(' ').map(str::to_owned).collect());
@@ -74,7 +74,7 @@ fn from_v1(task: &TaskContext, settings: &v1::DistributedMpiTrainingTask) -> Res
         let command = spec.as_ref().map_or(&[][..], |spec| &spec.command);
         let role = RoleSettings::from(spec.as_ref()).with_command(command);
         let role = replicas.map_or(role, |replicas| role.with_replicas(replicas));
-        role_spec(task, MPI, &role).map_err(|error| unable(part, &error))
+        role_spec(task, MPI, &role).map_err(|error| unable_to_create(part, &error))
     };
     Ok(Parts {
         launcher: role(&settings.launcher_replicas, Some(1), "launcher replica spec")?,
@@ -82,8 +82,4 @@ fn from_v1(task: &TaskContext, settings: &v1::DistributedMpiTrainingTask) -> Res
         run_policy: run_policy(settings.run_policy.as_ref()),
         slots: settings.slots,
     })
-}
-
-fn unable(part: &str, error: &PluginError) -> PluginError {
-    PluginError::bad_task_specification(format!("Unable to create {part}: [{error}]"))
 }

@@ -6,7 +6,7 @@ use aileron_machinery::{PluginError, TaskContext};
 
 use super::PYTORCH;
 use super::resource::{ElasticPolicy, PyTorchJob, PyTorchJobSpec};
-use crate::kubeflow::replica::{RoleSettings, replica_spec, role_spec};
+use crate::kubeflow::replica::{RoleSettings, replica_spec, role_spec, unable_to_create};
 use crate::kubeflow::resource::{ReplicaSpec, ReplicaSpecs, RunPolicy};
 use crate::kubeflow::run_policy::run_policy;
 use crate::kubeflow::settings::{Settings, require_workers};
@@ -61,7 +61,7 @@ pub(super) fn build(task: &TaskContext) -> Result<PyTorchJob, PluginError> {
         replica_specs.insert(MASTER.to_owned(), parts.master);
     }
     // The job bears what the task wants on its pods, so that both are found by the same labels.
-    let pod = build_pod(task, PodOptions::default()).map_err(|error| unable("pod spec", &error))?;
+    let pod = build_pod(task, PodOptions::default()).map_err(|error| unable_to_create("pod spec", &error))?;
     Ok(PyTorchJob {
         metadata: pod.metadata,
         spec: PyTorchJobSpec {
@@ -75,7 +75,8 @@ pub(super) fn build(task: &TaskContext) -> Result<PyTorchJob, PluginError> {
 }
 
 fn from_v0(task: &TaskContext, settings: &v0::DistributedPyTorchTrainingTask) -> Result<Parts, PluginError> {
-    let worker = replica_spec(task, PYTORCH, settings.workers).map_err(|error| unable("replica spec", &error))?;
+    let worker =
+        replica_spec(task, PYTORCH, settings.workers).map_err(|error| unable_to_create("replica spec", &error))?;
     Ok(Parts {
         master: ReplicaSpec { replicas: Some(1), ..worker.clone() },
         worker,
@@ -88,13 +89,9 @@ fn from_v1(task: &TaskContext, settings: &v1::DistributedPyTorchTrainingTask) ->
     let master = RoleSettings::from(settings.master_replicas.as_ref()).with_replicas(1);
     let worker = RoleSettings::from(settings.worker_replicas.as_ref());
     Ok(Parts {
-        master: role_spec(task, PYTORCH, &master).map_err(|error| unable("master replica spec", &error))?,
-        worker: role_spec(task, PYTORCH, &worker).map_err(|error| unable("worker replica spec", &error))?,
+        master: role_spec(task, PYTORCH, &master).map_err(|error| unable_to_create("master replica spec", &error))?,
+        worker: role_spec(task, PYTORCH, &worker).map_err(|error| unable_to_create("worker replica spec", &error))?,
         run_policy: run_policy(settings.run_policy.as_ref()),
         elastic_policy: settings.elastic_config.as_ref().map(Into::into),
     })
-}
-
-fn unable(part: &str, error: &PluginError) -> PluginError {
-    PluginError::bad_task_specification(format!("Unable to create {part}: [{error}]"))
 }

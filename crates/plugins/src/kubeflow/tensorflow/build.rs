@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::TENSORFLOW;
 use super::resource::{TFJob, TFJobSpec};
-use crate::kubeflow::replica::{RoleSettings, replica_spec, role_spec};
+use crate::kubeflow::replica::{RoleSettings, replica_spec, role_spec, unable_to_create};
 use crate::kubeflow::resource::{ReplicaSpec, ReplicaSpecs, RunPolicy};
 use crate::kubeflow::run_policy::run_policy;
 use crate::kubeflow::settings::{Settings, require_workers};
@@ -34,7 +34,7 @@ pub(super) fn build(task: &TaskContext) -> Result<TFJob, PluginError> {
 }
 
 fn from_v0(task: &TaskContext, settings: &v0::DistributedTensorflowTrainingTask) -> Result<ReplicaSpecs, PluginError> {
-    let replica = replica_spec(task, TENSORFLOW, 0).map_err(|error| unable(&error))?;
+    let replica = replica_spec(task, TENSORFLOW, 0).map_err(|error| unable_to_create("replica spec", &error))?;
     let roles = [
         (CHIEF, settings.chief_replicas),
         (WORKER, settings.workers),
@@ -58,12 +58,9 @@ fn from_v1(task: &TaskContext, settings: &v1::DistributedTensorflowTrainingTask)
     let present = roles.into_iter().filter(|(_, settings)| settings.replicas > 0);
     present
         .map(|(role, settings)| {
-            let spec = role_spec(task, TENSORFLOW, &settings).map_err(|error| unable(&error))?;
+            let spec =
+                role_spec(task, TENSORFLOW, &settings).map_err(|error| unable_to_create("replica spec", &error))?;
             Ok((role.to_owned(), spec))
         })
         .collect()
-}
-
-fn unable(error: &PluginError) -> PluginError {
-    PluginError::bad_task_specification(format!("Unable to create replica spec: [{error}]"))
 }

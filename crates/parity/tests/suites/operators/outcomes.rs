@@ -1,5 +1,5 @@
-//! A task of each operator's kind to each end: well, well at the second attempt, badly, and aborted. The operators are
-//! simulated, see `aileron_sandbox::Operators`; so nothing but statuses is written.
+//! A task of each operator's kind with each outcome: success, success at the second attempt, failure, and abort. The
+//! operators are simulated (`aileron_sandbox::Operators`) and write only statuses.
 
 use std::fs;
 
@@ -8,27 +8,27 @@ use aileron_idl::flyteidl2::common::ActionPhase::{Aborted, Failed, Queued, Succe
 use aileron_idl::flyteidl2::core::{KeyValuePair, task_template::Target};
 use aileron_machinery::output_path::action_output_prefix;
 use aileron_parity::cluster::User;
-use aileron_parity::suite::{Document, Executor, Server, Shown, Space, Task};
+use aileron_parity::suite::{Document, Executor, Server, Space, StatusView, Task};
 use aileron_sandbox::{Operators, Rules, install_definitions};
 use anyhow::{Context, Result, ensure};
 
 use super::kinds::{KINDS, Kind};
 
-aileron_parity::on_both!(every_kind_comes_to_every_end);
+aileron_parity::on_both!(every_kind_reaches_every_outcome);
 
 const OUTCOME: &str = "simulate.aileron.dev/outcome";
 const MESSAGE: &str = "simulate.aileron.dev/message";
-/// What failures are told to say.
-const WHY: &str = "told to fail by a suite";
+/// The message of simulated failures.
+const FAILURE_MESSAGE: &str = "told to fail by a suite";
 
-/// Simulated operators work on all namespaces, so they get a bench of their own.
-async fn every_kind_comes_to_every_end(on: Server) -> Result<()> {
+/// Needs its own bench, because simulated operators serve all namespaces.
+async fn every_kind_reaches_every_outcome(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let sim = bench.cluster.client(User::Sim).await?;
     install_definitions(&sim, &Rules::builtin()).await?;
     let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
     let operators = Operators::start(sim, Rules::builtin()).await?;
-    let lives = KINDS.iter().map(|kind| {
+    let tasks = KINDS.iter().map(|kind| {
         let bench = &bench;
         async move {
             let space = bench.space(&format!("ends-{}", kind.task_type)).await?;
@@ -44,7 +44,7 @@ async fn every_kind_comes_to_every_end(on: Server) -> Result<()> {
             }
         }
     });
-    futures::future::try_join_all(lives).await?;
+    futures::future::try_join_all(tasks).await?;
     operators.stop().await;
     executor.stop().await
 }
@@ -57,7 +57,7 @@ async fn succeeds(kind: &Kind, space: &Space<'_>) -> Result<()> {
 }
 
 async fn succeeds_at_last(kind: &Kind, space: &Space<'_>) -> Result<()> {
-    let task = told(kind.task("better").retries(1), "fail-once");
+    let task = with_outcome(kind.task("better").retries(1), "fail-once");
     submit(kind, space, &task, 1).await?;
     expect(&space.until_ended("better").await?, "Succeeded", 2)?;
     let phases = space.phases("better");
@@ -67,40 +67,40 @@ async fn succeeds_at_last(kind: &Kind, space: &Space<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Told by the task's own container, where an author without access to annotations can say it.
+/// The environment variable of the task's container sets the outcome, as for authors who cannot set annotations.
 async fn fails(kind: &Kind, space: &Space<'_>) -> Result<()> {
     let mut task = kind.task("bad").retries(1);
     if let Some(Target::Container(container)) = &mut task.template.target {
         container.env.push(KeyValuePair { key: "AILERON_SIMULATE".into(), value: "fail".into() });
     }
-    task.annotations.insert(MESSAGE.to_owned(), WHY.to_owned());
+    task.annotations.insert(MESSAGE.to_owned(), FAILURE_MESSAGE.to_owned());
     submit(kind, space, &task, 2).await?;
     let action = space.until_ended("bad").await?;
     expect(&action, "Failed", 2)?;
-    let error = action.shown().error_state.context("no error")?;
-    ensure!(error.message.contains(WHY) == kind.tells, "{}", error.message);
+    let error = action.status_or_default().error_state.context("no error")?;
+    ensure!(error.message.contains(FAILURE_MESSAGE) == kind.reports_cause, "{}", error.message);
     ensure!(space.phases("bad").last() == Some(&(2, Failed)), "{:?}", space.phases("bad"));
     Ok(())
 }
 
 async fn is_aborted(kind: &Kind, space: &Space<'_>) -> Result<()> {
-    space.submit(&told(kind.task("endless"), "hang")).await?;
+    space.submit(&with_outcome(kind.task("endless"), "hang")).await?;
     space.until("endless", "running", |action| action.reason() == "Executing").await?;
     ensure!(kind.objects(space).exists("endless-0").await?, "no object");
     space.delete("endless").await?;
     space.until_gone("endless").await?;
-    ensure!(!kind.objects(space).exists("endless-0").await?, "the object stayed");
+    ensure!(!kind.objects(space).exists("endless-0").await?, "the object was not deleted");
     ensure!(space.phases("endless").last() == Some(&(1, Aborted)), "{:?}", space.phases("endless"));
     Ok(())
 }
 
-fn told(mut task: Task, outcome: &str) -> Task {
+fn with_outcome(mut task: Task, outcome: &str) -> Task {
     task.annotations.insert(OUTCOME.to_owned(), outcome.to_owned());
     task
 }
 
-/// Submits a task whose first attempts fail. Where it takes the task's own word for another attempt to be worth it, the
-/// task leaves that word: nobody runs it here.
+/// Submits a task whose first attempts fail. Some plugins retry only after a recoverable error document. The function writes
+/// it, because no container runs here.
 async fn submit(kind: &Kind, space: &Space<'_>, task: &Task, failures: u32) -> Result<()> {
     let object = space.object(task);
     for attempt in (1..=failures).filter(|_| kind.needs_document) {
@@ -118,6 +118,6 @@ async fn submit(kind: &Kind, space: &Space<'_>, task: &Task, failures: u32) -> R
 
 fn expect(action: &TaskAction, outcome: &str, attempts: u32) -> Result<()> {
     let found = action.outcome().map(|(outcome, _)| outcome).unwrap_or_default();
-    ensure!(found == outcome && action.shown().attempts == attempts, "{}", action.summary());
+    ensure!(found == outcome && action.status_or_default().attempts == attempts, "{}", action.summary());
     Ok(())
 }

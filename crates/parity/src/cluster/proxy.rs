@@ -1,5 +1,5 @@
-//! Something in front of an API server, as a load balancer or the server's own flow control is: it passes requests on,
-//! answers some of them itself, and writes down when.
+//! A proxy in front of an API server that forwards requests, refuses some of them as a load balancer or the server's flow
+//! control would, and records the time of each request.
 
 use std::convert::Infallible;
 use std::fs;
@@ -23,143 +23,143 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::journal::{BODY_LIMIT, describe, name_in};
 use super::{AuditRecord, Cluster, User, locked};
 
-/// What belongs to one connection, and is the client's own business on the next.
-const OF_A_CONNECTION: [header::HeaderName; 4] =
+/// Headers of one connection. They are not forwarded: the HTTP library sets them for each connection.
+const CONNECTION_HEADERS: [header::HeaderName; 4] =
     [header::HOST, header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
 
-/// It answers until dropped.
+/// The proxy; it runs until dropped.
 #[derive(Debug)]
-pub struct Front {
+pub struct Proxy {
     url: String,
     kubeconfig: PathBuf,
-    state: Arc<Passage>,
+    state: Arc<ProxyState>,
     _stop: DropGuard,
 }
 
-/// Requests that do not get through.
-pub struct Refuse {
-    /// Which.
-    pub which: Box<dyn Fn(&AuditRecord) -> bool + Send + Sync>,
-    /// With which code: 429 in the words of the server's flow control, any other as a `Status`.
+/// Which requests the proxy refuses, and how.
+pub struct RefusalRule {
+    /// Whether this rule applies to a request.
+    pub matches: Box<dyn Fn(&AuditRecord) -> bool + Send + Sync>,
+    /// HTTP status code: 429 with the text of the server's flow control, any other with a `Status` object.
     pub code: u16,
-    /// When to come back, in seconds.
+    /// Value of the `Retry-After` header, in seconds.
     pub retry_after: Option<u32>,
-    /// How many.
+    /// How many requests are refused.
     pub times: usize,
 }
 
-/// A request and what became of it.
+/// A request that the proxy has answered.
 #[derive(Clone, Debug)]
-pub struct Passed {
-    /// When it came.
+pub struct ProxiedRequest {
+    /// When the proxy received it.
     pub at: Instant,
-    /// What it was about, and the code of the answer.
+    /// The request and the status code of the answer.
     pub record: AuditRecord,
-    /// It was answered here, and the server never saw it.
+    /// Whether the proxy refused the request instead of forwarding it.
     pub refused: bool,
 }
 
-struct Passage {
+struct ProxyState {
     server: Client,
-    refusals: Mutex<Vec<Refuse>>,
-    passed: Mutex<Vec<Passed>>,
+    rules: Mutex<Vec<RefusalRule>>,
+    requests: Mutex<Vec<ProxiedRequest>>,
     watches: Mutex<CancellationToken>,
 }
 
-impl std::fmt::Debug for Passage {
+impl std::fmt::Debug for ProxyState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Passage").field("passed", &locked(&self.passed).len()).finish_non_exhaustive()
+        f.debug_struct("ProxyState").field("requests", &locked(&self.requests).len()).finish_non_exhaustive()
     }
 }
 
-impl Refuse {
-    /// Refuses this many requests of this verb about this resource, wherever.
+impl RefusalRule {
+    /// Refuses `times` requests with this verb and resource, in any namespace.
     pub fn of(verb: &'static str, resource: &'static str, code: u16, times: usize) -> Self {
-        let which = move |asked: &AuditRecord| asked.verb == verb && asked.resource == resource;
-        Self { which: Box::new(which), code, retry_after: None, times }
+        let matches = move |request: &AuditRecord| request.verb == verb && request.resource == resource;
+        Self { matches: Box::new(matches), code, retry_after: None, times }
     }
 
-    /// The same, in one namespace.
+    /// Restricts the rule to one namespace.
     #[must_use]
     pub fn within(self, namespace: &str) -> Self {
-        let (which, namespace) = (self.which, namespace.to_owned());
-        Self { which: Box::new(move |asked| asked.namespace == namespace && which(asked)), ..self }
+        let (matches, namespace) = (self.matches, namespace.to_owned());
+        Self { matches: Box::new(move |request| request.namespace == namespace && matches(request)), ..self }
     }
 
-    /// The same, with a word about when to come back.
+    /// Adds a `Retry-After` header to the refusals.
     #[must_use]
     pub fn retry_after(self, seconds: u32) -> Self {
         Self { retry_after: Some(seconds), ..self }
     }
 }
 
-impl Front {
-    /// Stands in front of this cluster; whoever comes through is the executor.
+impl Proxy {
+    /// Starts a proxy for this cluster. It forwards all requests as the executor's user.
     ///
     /// # Errors
-    /// It cannot listen.
+    /// No port is free.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("listening on loopback")?;
         let url = format!("http://{}", listener.local_addr()?);
-        let state = Arc::new(Passage {
+        let state = Arc::new(ProxyState {
             server: cluster.client(User::Executor).await?,
-            refusals: Mutex::default(),
-            passed: Mutex::default(),
+            rules: Mutex::default(),
+            requests: Mutex::default(),
             watches: Mutex::default(),
         });
-        let kubeconfig = cluster.dir().join("front.kubeconfig");
+        let kubeconfig = cluster.dir().join("proxy.kubeconfig");
         write_kubeconfig(&kubeconfig, &url)?;
         let stop = CancellationToken::new();
-        let router = Router::new().fallback(pass).with_state(Arc::clone(&state));
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&state));
         let stopped = stop.clone().cancelled_owned();
         tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(stopped).await });
         Ok(Self { url, kubeconfig, state, _stop: stop.drop_guard() })
     }
 
-    /// A client that comes through here, and hears of every refusal.
+    /// A client that uses the proxy. It does not retry, so that its caller sees every refusal.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The client cannot be created.
     pub fn client(&self) -> Result<Client> {
         let mut config = Config::new(self.url.parse()?);
         config.default_retry = false;
         Ok(Client::try_from(config)?)
     }
 
-    /// For programs that shall come through here.
+    /// A kubeconfig for programs that use the proxy.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Refuses some requests from now on.
-    pub fn refuse(&self, refuse: Refuse) {
-        locked(&self.state.refusals).push(refuse);
+    /// Adds a rule for requests to refuse.
+    pub fn refuse(&self, rule: RefusalRule) {
+        locked(&self.state.rules).push(rule);
     }
 
-    /// Ends all watches that are open.
+    /// Ends all open watches.
     pub fn drop_watches(&self) {
         std::mem::take(&mut *locked(&self.state.watches)).cancel();
     }
 
-    /// All requests so far that have been answered, a watch when it was opened.
+    /// All answered requests so far. A watch is included as soon as it is open.
     #[must_use]
-    pub fn passed(&self) -> Vec<Passed> {
-        locked(&self.state.passed).clone()
+    pub fn requests(&self) -> Vec<ProxiedRequest> {
+        locked(&self.state.requests).clone()
     }
 }
 
-impl Passage {
-    /// What this request is told instead of being passed on.
-    fn refusal(&self, asked: &AuditRecord) -> Option<(u16, Option<u32>)> {
-        let mut refusals = locked(&self.refusals);
-        let found = refusals.iter_mut().find(|refuse| refuse.times > 0 && (refuse.which)(asked))?;
+impl ProxyState {
+    /// The status code and `Retry-After` with which to refuse this request; `None` if it is forwarded.
+    fn refusal(&self, request: &AuditRecord) -> Option<(u16, Option<u32>)> {
+        let mut rules = locked(&self.rules);
+        let found = rules.iter_mut().find(|rule| rule.times > 0 && (rule.matches)(request))?;
         found.times -= 1;
         Some((found.code, found.retry_after))
     }
 }
 
-async fn pass(State(passage): State<Arc<Passage>>, request: Request) -> Result<Response, Infallible> {
+async fn answer(State(state): State<Arc<ProxyState>>, request: Request) -> Result<Response, Infallible> {
     let at = Instant::now();
     let (head, body) = request.into_parts();
     let Ok(bytes) = to_bytes(body, BODY_LIMIT).await else { return Ok(StatusCode::PAYLOAD_TOO_LARGE.into_response()) };
@@ -167,14 +167,14 @@ async fn pass(State(passage): State<Arc<Passage>>, request: Request) -> Result<R
     if record.verb == "create" && record.name.is_empty() {
         record.name = name_in(&bytes);
     }
-    let refusal = passage.refusal(&record);
+    let refusal = state.refusal(&record);
     let refused = refusal.is_some();
     let response = match refusal {
         Some((code, retry_after)) => refuse(code, retry_after),
-        None => forward(&passage, http::Request::from_parts(head, bytes.into()), record.verb == "watch").await,
+        None => forward(&state, http::Request::from_parts(head, bytes.into()), record.verb == "watch").await,
     };
     record.code = response.status().as_u16();
-    locked(&passage.passed).push(Passed { at, record, refused });
+    locked(&state.requests).push(ProxiedRequest { at, record, refused });
     Ok(response)
 }
 
@@ -196,16 +196,16 @@ fn refuse(code: u16, retry_after: Option<u32>) -> Response {
     response
 }
 
-async fn forward(passage: &Passage, mut request: http::Request<kube::client::Body>, is_watch: bool) -> Response {
-    for name in OF_A_CONNECTION {
+async fn forward(state: &ProxyState, mut request: http::Request<kube::client::Body>, is_watch: bool) -> Response {
+    for name in CONNECTION_HEADERS {
         request.headers_mut().remove(name);
     }
-    let dropped = locked(&passage.watches).clone();
-    let mut response = match passage.server.send(request).await {
+    let dropped = locked(&state.watches).clone();
+    let mut response = match state.server.send(request).await {
         Ok(response) => response.map(Body::new),
         Err(error) => return (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
     };
-    for name in OF_A_CONNECTION {
+    for name in CONNECTION_HEADERS {
         response.headers_mut().remove(name);
     }
     if is_watch {
@@ -217,10 +217,10 @@ async fn forward(passage: &Passage, mut request: http::Request<kube::client::Bod
 
 fn write_kubeconfig(path: &Path, url: &str) -> Result<()> {
     let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "front",
-        "clusters": [{"name": "front", "cluster": {"server": url}}],
-        "users": [{"name": "front", "user": {}}],
-        "contexts": [{"name": "front", "context": {"cluster": "front", "user": "front"}}],
+        "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
+        "clusters": [{"name": "proxy", "cluster": {"server": url}}],
+        "users": [{"name": "proxy", "user": {}}],
+        "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
     });
     Ok(fs::write(path, serde_json::to_vec_pretty(&kubeconfig)?)?)
 }

@@ -1,23 +1,23 @@
-//! How soon a change of an operator's object shows in the action, and what finding out costs.
+//! The latency between a change of an operator's object and the status of its action, and the requests that this needs.
 
 use std::time::{Duration, Instant};
 
-use aileron_parity::suite::{Executor, LOOK_EVERY, PATIENCE, Server, Shown, Sightings, Space};
+use aileron_parity::suite::{Executor, Observations, POLL_INTERVAL, Server, Space, StatusView, WAIT_TIMEOUT};
 use aileron_sandbox::{Rules, install_definitions};
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 
 use super::kinds::{KINDS, Kind};
 
-aileron_parity::on_both!(a_change_of_any_kind_shows_at_once_and_nobody_asks_for_it);
+aileron_parity::on_both!(a_change_of_any_kind_is_seen_at_once_without_requests);
 
-/// From the operator's write to the action as a watcher sees it.
-const AT_ONCE: SignedDuration = SignedDuration::from_millis(200);
-/// Jobs of each kind, two changes each. The median of them counts: a single one may meet a busy machine.
+/// Limit from the operator's write to the status of the action in a watch.
+const WATCH_LATENCY: SignedDuration = SignedDuration::from_millis(200);
+/// Jobs of each kind, with two changes each. The median is compared, because a busy machine may delay single changes.
 const JOBS: usize = 5;
 
-/// Nobody simulates operators here: the test says when something changes.
-async fn a_change_of_any_kind_shows_at_once_and_nobody_asks_for_it(on: Server) -> Result<()> {
+/// The test writes the statuses itself, so that it knows the time of each change.
+async fn a_change_of_any_kind_is_seen_at_once_without_requests(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("seen").await?;
     install_definitions(&space.admin, &Rules::builtin()).await?;
@@ -27,17 +27,17 @@ async fn a_change_of_any_kind_shows_at_once_and_nobody_asks_for_it(on: Server) -
         delays.sort();
         let median = delays[delays.len() / 2];
         println!("{}: {median:?}", kind.task_type);
-        ensure!(median < AT_ONCE, "{}: {median:?} in the middle of {delays:?}", kind.task_type);
+        ensure!(median < WATCH_LATENCY, "{}: median {median:?} of {delays:?}", kind.task_type);
         for verb in ["get", "list"] {
-            let asked = kind.requests(&space, verb)?;
-            ensure!(asked.is_empty(), "{verb} {}: {asked:?}", kind.task_type);
+            let requests = kind.requests(&space, verb)?;
+            ensure!(requests.is_empty(), "{verb} {}: {requests:?}", kind.task_type);
         }
     }
     executor.stop().await
 }
 
 async fn delays(kind: &Kind, space: &Space<'_>) -> Result<Vec<SignedDuration>> {
-    let (objects, seen) = (kind.objects(space), space.sightings());
+    let (objects, seen) = (kind.objects(space), space.observe());
     let names: Vec<_> = (0..JOBS).map(|number| format!("{}-{number}", kind.task_type)).collect();
     for name in &names {
         space.submit(&kind.task(name)).await?;
@@ -56,14 +56,14 @@ async fn delays(kind: &Kind, space: &Space<'_>) -> Result<Vec<SignedDuration>> {
     Ok(delays)
 }
 
-/// When a watch showed the action with this reason.
-async fn shown(seen: &Sightings, name: &str, reason: &str) -> Result<Timestamp> {
+/// When the watch delivered the action with this reason.
+async fn shown(seen: &Observations, name: &str, reason: &str) -> Result<Timestamp> {
     let begin = Instant::now();
     loop {
-        if let Some(sighting) = seen.of(name).into_iter().find(|sighting| sighting.action.reason() == reason) {
-            return Ok(sighting.at);
+        if let Some(observation) = seen.of(name).into_iter().find(|observation| observation.action.reason() == reason) {
+            return Ok(observation.at);
         }
-        ensure!(begin.elapsed() < PATIENCE, "{name} never was {reason}");
-        tokio::time::sleep(LOOK_EVERY.min(Duration::from_millis(10))).await;
+        ensure!(begin.elapsed() < WAIT_TIMEOUT, "{name} did not become {reason}");
+        tokio::time::sleep(POLL_INTERVAL.min(Duration::from_millis(10))).await;
     }
 }

@@ -1,0 +1,196 @@
+//! The promises of the executor, checked on the history of a run and on its final state.
+//!
+//! Each rule is a function from [`Facts`] to violations. A rule about the end of a task applies only to tasks that
+//! nobody interfered with.
+
+mod attempts;
+mod ends;
+mod objects;
+mod writers;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use aileron_action::TaskActionStatus;
+use aileron_apiserver::ApiServer;
+use serde_json::Value;
+
+use crate::history::{ActionEvent, Change, Entry, History, What};
+use crate::people::Traces;
+use crate::workload::Planned;
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Violation {
+    /// The rule.
+    pub rule: String,
+    /// What happened.
+    pub text: String,
+}
+
+/// What checks need beside the history.
+#[derive(Debug)]
+pub struct Evidence {
+    /// The tasks.
+    pub tasks: Vec<Planned>,
+    /// What people did.
+    pub traces: Traces,
+    /// Every action ended in time.
+    pub settled: bool,
+    /// What happened after everything had ended.
+    pub writes_after: Vec<Entry>,
+}
+
+/// The history in the form that rules need.
+struct Facts<'a> {
+    entries: Vec<Entry>,
+    /// Changes by resource and UID, in the order of their revisions.
+    objects: BTreeMap<(&'static str, String), Vec<Version>>,
+    /// Accepted events, each with the revision at that time.
+    events: Vec<(u64, ActionEvent)>,
+    evidence: &'a Evidence,
+    server: &'a ApiServer,
+}
+
+/// One state of an object.
+#[derive(Clone, Debug)]
+struct Version {
+    revision: u64,
+    change: Change,
+    object: Arc<Value>,
+}
+
+type Rule = (&'static str, fn(&Facts<'_>) -> Vec<String>);
+
+/// All rules.
+const RULES: [Rule; 13] = [
+    ("every action ends in time after the last fault", ends::in_time),
+    ("the final state stays", ends::stays),
+    ("a task ends as its attempts say", ends::as_expected),
+    ("the last event says how the action ended", ends::last_event),
+    ("an event is recorded before the status that follows from it", ends::event_before_status),
+    ("an end is recorded once and never changed", ends::once),
+    ("attempts rise one by one", attempts::rise),
+    ("faults of the platform are not charged to a task", attempts::not_charged),
+    ("at most one object of an action is at work", objects::one_at_work),
+    ("finished work is not done again", objects::not_again),
+    ("nothing is left behind", objects::no_orphans),
+    ("objects of others are not touched", objects::foreign),
+    ("one process writes at a time", writers::one),
+];
+
+/// Checks all rules.
+#[must_use]
+pub fn all(history: &History, server: &ApiServer, evidence: &Evidence) -> Vec<Violation> {
+    let facts = Facts::new(history.entries(), server, evidence);
+    let check = |(rule, check): &Rule| -> Vec<Violation> {
+        check(&facts).into_iter().map(|text| Violation { rule: (*rule).to_owned(), text }).collect()
+    };
+    RULES.iter().chain(&[("a pool never has too many holders", objects::tokens as fn(&Facts<'_>) -> Vec<String>)]).flat_map(check).collect()
+}
+
+impl<'a> Facts<'a> {
+    fn new(entries: Vec<Entry>, server: &'a ApiServer, evidence: &'a Evidence) -> Self {
+        let mut objects: BTreeMap<(&'static str, String), Vec<Version>> = BTreeMap::new();
+        let mut events = Vec::new();
+        for entry in &entries {
+            match &entry.what {
+                What::Changed { resource, change, object } => {
+                    let revision = text(object, "/metadata/resourceVersion").parse().unwrap_or_default();
+                    let version = Version { revision, change: *change, object: Arc::clone(object) };
+                    objects.entry((resource, text(object, "/metadata/uid").to_owned())).or_default().push(version);
+                }
+                What::Event { event, .. } => events.push((entry.revision, event.clone())),
+                _ => {}
+            }
+        }
+        Self { entries, objects, events, evidence, server }
+    }
+
+    /// The states of every action, by UID.
+    fn actions(&self) -> impl Iterator<Item = (&str, &[Version])> {
+        self.of("taskactions")
+    }
+
+    fn of(&self, resource: &'static str) -> impl Iterator<Item = (&str, &[Version])> {
+        self.objects.iter().filter(move |((kind, _), _)| *kind == resource).map(|((_, uid), all)| (uid.as_str(), all.as_slice()))
+    }
+
+    /// The objects at work for actions: pods and jobs, with their owner.
+    fn work(&self) -> impl Iterator<Item = (Owner, &[Version])> {
+        let objects = self.of("pods").chain(self.of("simjobs"));
+        objects.filter_map(|(_, versions)| Some((Owner::of(&versions.first()?.object)?, versions)))
+    }
+
+    /// Whether people changed how an action ends.
+    fn is_disturbed(&self, namespace: &str, name: &str) -> bool {
+        let traces = &self.evidence.traces;
+        let is_job = self.planned(namespace, name).is_some_and(|planned| planned.task.task_type == "simjob");
+        traces.is_disturbed(namespace, name) || (is_job && traces.is_disturbed("*", "simjob"))
+    }
+
+    fn planned(&self, namespace: &str, name: &str) -> Option<&Planned> {
+        self.evidence.tasks.iter().find(|planned| planned.namespace == namespace && planned.task.name == name)
+    }
+}
+
+/// The action and the attempt that an object was made for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Owner {
+    uid: String,
+    namespace: String,
+    name: String,
+    attempt: u32,
+}
+
+impl Owner {
+    fn of(object: &Value) -> Option<Self> {
+        let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
+        let owner = owners.iter().find(|owner| owner["kind"] == "TaskAction")?;
+        Some(Self {
+            uid: owner["uid"].as_str()?.to_owned(),
+            namespace: text(object, "/metadata/namespace").to_owned(),
+            name: owner["name"].as_str()?.to_owned(),
+            attempt: text(object, "/metadata/labels/attempt").parse().unwrap_or(1),
+        })
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} attempt {}", self.namespace, self.name, self.attempt)
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.text)
+    }
+}
+
+/// Whether an action has ended for good: its status says so, its labels too, and nobody deletes it.
+#[must_use]
+pub fn has_ended(action: &Value) -> bool {
+    text(action, "/metadata/deletionTimestamp").is_empty()
+        && text(action, "/metadata/labels/flyte.org~1termination-status") == "terminated"
+        && status(action).is_terminal()
+}
+
+fn status(action: &Value) -> TaskActionStatus {
+    serde_json::from_value(action["status"].clone()).unwrap_or_default()
+}
+
+fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_deleting(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string)
+}
+
+/// Whether the work of an object has ended.
+fn work_ended(object: &Value) -> bool {
+    ["Succeeded", "Failed"].contains(&text(object, "/status/phase"))
+        || ["Succeeded", "Failed"].contains(&text(object, "/status/state"))
+}

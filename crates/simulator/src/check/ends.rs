@@ -1,0 +1,134 @@
+//! How actions end.
+
+use aileron_action::TaskActionStatus;
+use serde_json::Value;
+
+use super::{Change, Facts, has_ended, status, text};
+use crate::history::What;
+use crate::workload::Expected;
+
+/// Numbers of `ActionPhase` that end an attempt: succeeded, failed, aborted, timed out.
+const END_PHASES: [i32; 4] = [5, 6, 7, 8];
+const SUCCEEDED: i32 = 5;
+
+pub(super) fn in_time(facts: &Facts<'_>) -> Vec<String> {
+    if facts.evidence.settled {
+        return Vec::new();
+    }
+    let actions = facts.server.store().objects("taskactions.flyte.org");
+    actions.iter().filter(|action| !has_ended(action)).map(|action| format!("{} {}", name(action), action["status"])).collect()
+}
+
+pub(super) fn stays(facts: &Facts<'_>) -> Vec<String> {
+    let is_write = |what: &What| match what {
+        What::Answered { who, request, code, .. } => {
+            who.starts_with("executor") && *code < 300 && request.resource != "leases"
+        }
+        What::Event { .. } => true,
+        _ => false,
+    };
+    facts.evidence.writes_after.iter().filter(|entry| is_write(&entry.what)).map(ToString::to_string).collect()
+}
+
+pub(super) fn as_expected(facts: &Facts<'_>) -> Vec<String> {
+    if !facts.evidence.settled {
+        return Vec::new();
+    }
+    let mut wrong = Vec::new();
+    for planned in &facts.evidence.tasks {
+        let name = planned.task.name.as_str();
+        if facts.is_disturbed(planned.namespace, name) {
+            continue;
+        }
+        let Some(action) = facts.server.store().object("taskactions.flyte.org", planned.namespace, name) else {
+            wrong.push(format!("{}/{name} does not exist", planned.namespace));
+            continue;
+        };
+        let status = status(&action);
+        let end = if succeeded(&status) {
+            Expected::Success(status.observed_attempt())
+        } else {
+            Expected::Failure(status.observed_attempt())
+        };
+        let is_cached = planned.task.template.metadata.as_ref().is_some_and(|metadata| metadata.discoverable);
+        if end != planned.expected && !(is_cached && succeeded(&status)) {
+            let error = status.error_state.unwrap_or_default();
+            let (expected, code, message) = (planned.expected, error.code, error.message);
+            wrong.push(format!("{}/{name} should be {expected:?} and is {end:?} ({code}: {message})", planned.namespace));
+        }
+    }
+    wrong
+}
+
+pub(super) fn last_event(facts: &Facts<'_>) -> Vec<String> {
+    if !facts.evidence.settled {
+        return Vec::new();
+    }
+    let mut wrong = Vec::new();
+    for action in facts.server.store().objects("taskactions.flyte.org") {
+        let status = status(&action);
+        let (run, own_name) = (text(&action, "/spec/runName"), text(&action, "/spec/actionName"));
+        let last = facts.events.iter().rev().find(|(_, event)| event.run == run && event.action == own_name);
+        let fits = last.is_some_and(|(_, event)| {
+            event.attempt == status.observed_attempt()
+                && END_PHASES.contains(&event.phase)
+                && (event.phase == SUCCEEDED) == succeeded(&status)
+        });
+        if !fits {
+            wrong.push(format!("{}: last event {last:?}, attempt {}", name(&action), status.observed_attempt()));
+        }
+    }
+    wrong
+}
+
+pub(super) fn event_before_status(facts: &Facts<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (_, versions) in facts.actions() {
+        for version in versions.iter().filter(|version| version.change != Change::Deleted) {
+            let action = &version.object;
+            let status = status(action);
+            let wanted: &[i32] = if status.is_terminal() { &END_PHASES } else { &[] };
+            if wanted.is_empty() {
+                continue;
+            }
+            let (run, own_name) = (text(action, "/spec/runName"), text(action, "/spec/actionName"));
+            let known = facts.events.iter().any(|(revision, event)| {
+                *revision < version.revision && event.run == run && event.action == own_name && wanted.contains(&event.phase)
+            });
+            if !known {
+                wrong.push(format!("{} at revision {}", name(action), version.revision));
+            }
+        }
+    }
+    wrong
+}
+
+pub(super) fn once(facts: &Facts<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (_, versions) in facts.actions() {
+        let mut end: Option<(u64, bool, u32)> = None;
+        for version in versions {
+            let status = status(&version.object);
+            let now = status.is_terminal().then(|| (version.revision, succeeded(&status), status.observed_attempt()));
+            match (end, now) {
+                (Some((since, ..)), None) => {
+                    wrong.push(format!("{} ended at revision {since} and not at {}", name(&version.object), version.revision));
+                }
+                (Some((_, was, attempt)), Some((revision, is, now_attempt))) if (was, attempt) != (is, now_attempt) => {
+                    wrong.push(format!("{} ended otherwise at revision {revision}", name(&version.object)));
+                }
+                (None, now) => end = now,
+                _ => {}
+            }
+        }
+    }
+    wrong
+}
+
+fn succeeded(status: &TaskActionStatus) -> bool {
+    status.conditions.iter().any(|condition| condition.type_ == "Succeeded" && condition.status == "True")
+}
+
+fn name(object: &Value) -> String {
+    format!("{}/{}", text(object, "/metadata/namespace"), text(object, "/metadata/name"))
+}

@@ -1,0 +1,33 @@
+//! A deterministic simulation of executors in a faulty cluster.
+//!
+//! One run takes place in one process: the real code of the executor (controller, reconciler, plugin manager, admission,
+//! pools, events, lease) on a simulated clock, against the in-memory API server. A seed decides the tasks, the behaviour
+//! of nodes, operators and users, and every fault. The same seed gives the same run.
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `determinism` | one thread, a paused clock, and random numbers that come from the seed |
+//! | `history` | what happened, in the order of the API server's revisions |
+//! | `faults` | which faults a run has, and when |
+//! | `network` | between an executor and the API server: faults at any request and watch |
+//! | `services` | events service, cache service and storage, with faults |
+//! | `workload` | the tasks of a run, and what their pods do |
+//! | `operator` | a custom kind with its plugin and its operator |
+//! | `people` | users and administrators who change things |
+//! | `executors` | processes that start, are killed, are paused and start again |
+//! | `world` | all of the above together: one run |
+//! | `check` | the promises, checked on the history and on the final state |
+//! | `patterns` | systematic crashes and losses at every write and every watched change |
+
+pub mod check;
+pub mod determinism;
+pub mod executors;
+pub mod faults;
+pub mod history;
+pub mod network;
+pub mod operator;
+pub mod patterns;
+pub mod people;
+pub mod services;
+pub mod workload;
+pub mod world;
