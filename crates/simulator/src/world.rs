@@ -111,7 +111,6 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
     history.note("faults end");
 
     let settled = settle(&server, &clock, &tasks).await;
-    let before = server.store().revision();
     let mut evidence = Evidence { tasks, traces, settled: settled.is_some(), writes_after: Vec::new() };
     if settled.is_some() {
         history.note("everything has ended");
@@ -119,7 +118,6 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
         sleep(STABLE_FOR).await;
         evidence.writes_after = history.entries().split_off(count);
     }
-    let _ = before;
     let violations = check::all(&history, &server, &evidence);
     let (writes, changes) = (shared.writes.load(Ordering::Relaxed), shared.changes.load(Ordering::Relaxed));
     Ok(Outcome { history, violations, writes, changes })
@@ -174,21 +172,28 @@ fn observe(server: &ApiServer, history: &History) {
         ("simjobs", operator::resource()),
     ];
     for (resource, kind) in kinds {
-        let (client, history) = (server.client(), history.clone());
+        let (server, history) = (server.clone(), history.clone());
         let mut revision = server.store().revision().to_string();
         tokio::spawn(async move {
-            let api: Api<DynamicObject> = Api::all_with(client, &kind);
+            let api: Api<DynamicObject> = Api::all_with(server.client(), &kind);
             loop {
-                // The watch of a kind that is not served ends at once.
-                sleep(Duration::from_millis(1)).await;
-                let Ok(changes) = api.watch(&WatchParams::default(), &revision).await else { continue };
+                let Ok(changes) = api.watch(&WatchParams::default(), &revision).await else {
+                    // The kind is not served now.
+                    sleep(Duration::from_millis(50)).await;
+                    continue;
+                };
                 let mut changes = changes.boxed();
                 while let Ok(Some(change)) = changes.try_next().await {
                     let (change, object) = match change {
                         WatchEvent::Added(object) => (Change::Created, object),
                         WatchEvent::Modified(object) => (Change::Modified, object),
                         WatchEvent::Deleted(object) => (Change::Deleted, object),
-                        WatchEvent::Bookmark(_) | WatchEvent::Error(_) => continue,
+                        WatchEvent::Bookmark(_) => continue,
+                        WatchEvent::Error(_) => {
+                            // The history was dropped, see `Incident::Compaction`. Nothing was missed.
+                            revision = server.store().revision().to_string();
+                            break;
+                        }
                     };
                     revision = object.metadata.resource_version.clone().unwrap_or_default();
                     let object = Arc::new(serde_json::to_value(object).unwrap_or_default());
@@ -224,8 +229,8 @@ async fn inject(shared: &Arc<Shared>, services: &Services, executors: &Arc<Execu
             Incident::StorageOutage(span) => services.fail("storage", span),
             Incident::Compaction => {
                 shared.history.note("the API server forgets its history");
-                shared.server.store().compact();
                 shared.server.faults().drop_watches();
+                shared.server.store().compact();
             }
         }
     }
