@@ -4,17 +4,16 @@
 
 mod gauges;
 mod leadership;
-pub mod lease;
 mod settings;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use aileron_action::settings::{configured_platform, registry_rules};
 use aileron_admission::gate::Gate;
 use aileron_admission::pools::Pools;
 use aileron_admission::pools::broker::TokenBroker;
 use aileron_config::{Config, environment_variables};
+use aileron_lease::{Fence, LeaseError};
 use aileron_machinery::time::clock::{Clock, SystemClock};
 use aileron_machinery::{ObjectPlugin, Platform, PluginError, PluginSet};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 pub use self::settings::storage_settings;
 
 use self::leadership::{Election, Work, lead};
-use self::lease::LeaseError;
 use crate::caches::Caches;
 use crate::caches::readiness::Readiness;
 use crate::caches::templates::TemplateCache;
@@ -30,6 +28,7 @@ use crate::cleanup::object_counts::ObjectCounts;
 use crate::cleanup::objects::{ObjectCleanup, Policy};
 use crate::cluster::kube::Writer;
 use crate::cluster::kube::actions::KubeActions;
+use crate::cluster::kube::connection::guarded;
 use crate::cluster::kube::finalizer::ConflictRetries;
 use crate::cluster::kube::objects::KubeObjects;
 use crate::cluster::{Actions, Objects};
@@ -41,13 +40,11 @@ use crate::registry::{Backends, LocalSecrets, Registry, RegistryError};
 use crate::services::cache::{CacheServiceClient, CatalogClient};
 use crate::services::connect::{ConnectClient, ConnectOptions, ConnectSetupError};
 use crate::services::events::{BatcherOptions, EventBatcher, EventTransport, EventsClient};
+use crate::services::fenced::Fenced;
 use crate::status_writer::StatusWriter;
 use crate::storage::{BlobStore, ObjectStores, StorageError};
 use crate::watch::tokens::{self, KubeTokens};
 use crate::watch::{self, Synced, WatchContext, Watches};
-
-/// Sending the last events may take this long when the process stops. Kubernetes gives a pod 30 s to terminate.
-const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The arguments of [`run`].
 pub struct RunOptions {
@@ -88,6 +85,18 @@ impl Services {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let task_cache = task_cache(config, &store, &clock)?;
         Ok(Self { store, events: Arc::new(EventsClient::new(events)), task_cache, clock })
+    }
+}
+
+impl Services {
+    /// The same services, written to only while the fence is open.
+    fn behind(self, fence: &Fence) -> Self {
+        Self {
+            store: Arc::new(Fenced::new(self.store, fence.clone())),
+            events: Arc::new(Fenced::new(self.events, fence.clone())),
+            task_cache: Arc::new(Fenced::new(self.task_cache, fence.clone())),
+            clock: self.clock,
+        }
     }
 }
 
@@ -139,8 +148,16 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
 /// The executor could not start, or had to stop.
 pub async fn run_with(options: RunOptions, services: Services, cancel: CancellationToken) -> Result<(), RunError> {
     let RunOptions { config, plugins, client, namespace, identity, readiness } = options;
-    let Services { store, events, task_cache, clock } = services;
+    let fence = if config.executor.leader_elect { Fence::closed() } else { Fence::always_open() };
+    let Services { store, events, task_cache, clock } = services.behind(&fence);
     let events = Arc::new(EventBatcher::start(events, BatcherOptions::default()));
+    let election = config.executor.leader_elect.then(|| Election {
+        client: guarded(client.clone(), Fence::always_open()),
+        namespace: namespace.clone(),
+        identity,
+        fence: fence.clone(),
+    });
+    let client = guarded(client, fence);
 
     // Caches and writes.
     let caches = Caches::new(&namespace);
@@ -186,6 +203,8 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
         synced: Synced::new(readiness),
         cancel: CancellationToken::new(),
     };
+    // Also if this future is dropped, or ends early.
+    let _stop_watches = watch.cancel.clone().drop_guard();
     let watches = start_watches(&config, &watch, &enabled, &gate, &pools);
     watches.add_optional(|cx| gauges::run(cx, ObjectCounts::new(caches.clone(), Arc::clone(&registry))));
 
@@ -226,16 +245,14 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
         },
         watch,
         controller,
+        events,
         pools,
         action_cleanup: gc_interval.map(|interval| (interval, jiff::SignedDuration::from_nanos(gc.max_ttl.as_nanos()))),
     };
-    let election = config.executor.leader_elect.then_some(Election { namespace, identity });
     tokio::select! {
+        biased;
         result = lead(work, election, &cancel) => result?,
         () = watches.ended() => return Err(RunError::Watch),
-    }
-    if !events.shutdown(EVENTS_TIMEOUT).await {
-        tracing::warn!("some events were not recorded before the process stopped; the next process records them again");
     }
     watches.stop().await;
     Ok(())

@@ -12,8 +12,8 @@ use aileron_machinery::{ActionKey, PendingReason};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::caches::actions::ActionStore;
@@ -61,15 +61,25 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Runs until cancelled, then waits for the rounds in flight.
+    /// Runs until cancelled, then waits for the rounds in flight. A round that does not end in time is aborted. If this
+    /// future is dropped, all rounds are.
     pub async fn run(self: Arc<Self>, cancel: CancellationToken) {
-        let rounds = TaskTracker::new();
+        self.start_queue();
+        let mut rounds = JoinSet::new();
         let permits = Arc::new(Semaphore::new(self.max_rounds.max(1)));
         loop {
-            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
-            let key = tokio::select! {
+            let next = async {
+                let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
+                Some((permit, self.queue.next().await))
+            };
+            let (permit, key) = tokio::select! {
+                biased;
                 () = cancel.cancelled() => break,
-                key = self.queue.next() => key,
+                Some(_) = rounds.join_next() => continue,
+                next = next => match next {
+                    Some(next) => next,
+                    None => break,
+                },
             };
             let controller = Arc::clone(&self);
             rounds.spawn(async move {
@@ -83,17 +93,29 @@ impl Controller {
                 drop(permit);
             });
         }
-        rounds.close();
-        if tokio::time::timeout(DRAIN_TIMEOUT, rounds.wait()).await.is_err() {
+        let drained = async { while rounds.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
             tracing::warn!(
                 rounds = rounds.len(),
                 "rounds were still running when the process stopped; the next process runs them again"
             );
+            rounds.shutdown().await;
         }
         if tokio::time::timeout(FLUSH_TIMEOUT, self.statuses.flush_all()).await.is_err() {
             tracing::warn!(
                 "not every held status was written before the process stopped; the next process decides them again"
             );
+        }
+    }
+
+    /// Gives every action its first round, the oldest first.
+    fn start_queue(&self) {
+        let created = |key: &ActionKey| self.action_store.get(key)?.object.metadata.creation_timestamp.clone();
+        let mut keys: Vec<_> = self.action_store.keys().into_iter().map(|key| (created(&key), key)).collect();
+        keys.sort_by(|(one, key), (other, other_key)| (one, &key.name).cmp(&(other, &other_key.name)));
+        self.queue.open();
+        for (_, key) in keys {
+            self.queue.wake(&key);
         }
     }
 

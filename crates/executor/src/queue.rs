@@ -27,6 +27,9 @@ pub enum Next {
 }
 
 /// The queue. Waking is cheap and idempotent. A wake-up during a round causes another round after it.
+///
+/// A new queue is closed: wake-ups have no effect and take no memory. A replica that does not lead runs no rounds, so its
+/// queue would grow without end. The controller opens the queue and wakes every action when it starts.
 #[derive(Default)]
 pub struct Queue {
     inner: Mutex<Inner>,
@@ -35,6 +38,7 @@ pub struct Queue {
 
 #[derive(Default)]
 struct Inner {
+    is_open: bool,
     slots: HashMap<ActionKey, Slot>,
     /// The actions whose round can start, in order.
     ready: VecDeque<ActionKey>,
@@ -66,6 +70,11 @@ enum State {
 }
 
 impl Queue {
+    /// Accepts wake-ups from now on.
+    pub fn open(&self) {
+        self.lock().is_open = true;
+    }
+
     /// Puts an action into the queue, because something about it changed.
     pub fn wake(&self, key: &ActionKey) {
         self.lock().wake(key);
@@ -158,6 +167,9 @@ impl Inner {
     }
 
     fn wake_by(&mut self, key: &ActionKey, safety: bool) {
+        if !self.is_open {
+            return;
+        }
         let slot = self.slots.entry(key.clone()).or_default();
         slot.by_safety = safety && (slot.state == State::Idle || slot.by_safety);
         match slot.state {
@@ -171,6 +183,9 @@ impl Inner {
     }
 
     fn set_timer(&mut self, key: &ActionKey, at: Instant, safety: bool) {
+        if !self.is_open {
+            return;
+        }
         let slot = self.slots.entry(key.clone()).or_default();
         if let Some(earlier) = slot.timer {
             if earlier.0 <= at {
@@ -241,9 +256,26 @@ mod tests {
         ActionKey::new("ns", name)
     }
 
+    fn opened() -> Queue {
+        let queue = Queue::default();
+        queue.open();
+        queue
+    }
+
+    #[test]
+    fn a_replica_that_does_not_lead_keeps_no_queue() {
+        let queue = Queue::default();
+        for number in 0..1_000 {
+            queue.wake(&key(&format!("a{number}")));
+            queue.wake_at(&key(&format!("b{number}")), Instant::now());
+        }
+        let inner = queue.lock();
+        assert!(inner.slots.is_empty() && inner.ready.is_empty() && inner.timers.is_empty());
+    }
+
     #[tokio::test]
     async fn an_action_is_in_the_queue_once_however_often_it_is_woken() {
-        let queue = Queue::default();
+        let queue = opened();
         queue.wake(&key("a"));
         queue.wake(&key("a"));
         queue.wake(&key("b"));
@@ -254,7 +286,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_during_a_round_means_another_round_and_never_a_second_at_once() {
-        let queue = Queue::default();
+        let queue = opened();
         queue.wake(&key("a"));
         let running = queue.next().await;
         queue.wake(&key("a"));
@@ -266,7 +298,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn timers_fire_in_order_and_the_earlier_of_two_wins() {
-        let queue = Queue::default();
+        let queue = opened();
         let start = tokio::time::Instant::now();
         let at = |seconds| start.into_std() + Duration::from_secs(seconds);
         queue.wake_at(&key("late"), at(4000));
@@ -280,7 +312,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_safety_round_is_distinguished_from_a_round_after_a_change() {
-        let queue = Queue::default();
+        let queue = opened();
         queue.wake(&key("a"));
         let running = queue.next().await;
         assert!(!queue.is_safety(&running));
@@ -295,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_idle_action_leaves_no_state_behind() {
-        let queue = Queue::default();
+        let queue = opened();
         queue.wake(&key("a"));
         let running = queue.next().await;
         queue.finished(&running, Next::Idle);

@@ -3,3 +3,4 @@
 pub mod cache;
 pub mod connect;
 pub mod events;
+pub mod fenced;

@@ -1,6 +1,7 @@
 //! The real cluster: reads from the watch caches and requests to the API server.
 
 pub mod actions;
+pub mod connection;
 pub mod finalizer;
 pub mod objects;
 pub mod requests;

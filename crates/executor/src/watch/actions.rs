@@ -92,6 +92,7 @@ mod tests {
     #[tokio::test]
     async fn after_a_restart_the_oldest_comes_first() {
         let queue = Arc::new(Queue::default());
+        queue.open();
         let mut sink = Actions::new(&Arc::default(), &queue);
         sink.restarted();
         for (name, second) in [("a", 30), ("b", 10), ("c", 20)] {

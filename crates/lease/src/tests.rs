@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use aileron_machinery::time::clock::Clock;
 use async_trait::async_trait;
@@ -9,7 +10,12 @@ use kube::core::Status;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::*;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::LeaseSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+use crate::record::{Decision, decide, released};
+use crate::{Elector, Fence, LeaseApi, LeaseConfig, LeaseError, NotLeading};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -81,6 +87,7 @@ struct Server {
     version: u64,
     failing: bool,
     hanging: bool,
+    answer_after: Duration,
 }
 
 #[derive(Clone, Default)]
@@ -88,10 +95,11 @@ struct Fake(Arc<Mutex<Server>>);
 
 impl Fake {
     async fn gate(&self) -> Result<(), kube::Error> {
-        let (failing, hanging) = {
+        let (failing, hanging, answer_after) = {
             let server = self.0.lock().unwrap();
-            (server.failing, server.hanging)
+            (server.failing, server.hanging, server.answer_after)
         };
+        tokio::time::sleep(answer_after).await;
         if hanging {
             std::future::pending::<()>().await;
         }
@@ -154,7 +162,11 @@ impl Clock for StoppedClock {
 }
 
 fn elector(fake: &Fake, identity: &str) -> Elector<Fake> {
-    Elector::new(fake.clone(), config(identity), Arc::new(StoppedClock))
+    fenced(fake, identity, Fence::closed())
+}
+
+fn fenced(fake: &Fake, identity: &str, fence: Fence) -> Elector<Fake> {
+    Elector::new(fake.clone(), config(identity), Arc::new(StoppedClock), fence)
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,4 +260,52 @@ async fn acquiring_can_be_stopped() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     stop.cancel();
     assert!(!waiting.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fence_is_open_while_the_lease_is_held_and_closed_before_it_is_released() {
+    let (fake, fence, stop) = (Fake::default(), Fence::closed(), CancellationToken::new());
+    let mut a = fenced(&fake, "a", fence.clone());
+    assert_eq!(fence.check(), Err(NotLeading));
+    assert!(a.acquire(&stop).await);
+    let held = tokio::spawn({
+        let stop = stop.clone();
+        async move { a.hold(&stop).await }
+    });
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(fence.check(), Ok(()));
+    }
+    fake.0.lock().unwrap().hanging = true;
+    stop.cancel();
+    fence.until_closed().await;
+    assert_eq!(fake.spec().holder_identity.as_deref(), Some("a"), "the release is still under way");
+    held.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_counts_from_its_request_and_not_from_its_answer() {
+    let (fake, fence, began) = (Fake::default(), Fence::closed(), Instant::now());
+    let mut a = fenced(&fake, "a", fence.clone());
+    assert!(a.acquire(&CancellationToken::new()).await);
+    let held = tokio::spawn(async move { a.hold(&CancellationToken::new()).await });
+    // The renewal at 2 s is answered 7 s later, and the one after it never.
+    tokio::time::sleep(Duration::from_millis(1_900)).await;
+    fake.0.lock().unwrap().answer_after = Duration::from_secs(7);
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    fake.0.lock().unwrap().hanging = true;
+    fence.until_closed().await;
+    assert!(began.elapsed() <= Duration::from_secs(12), "10 s after the request: {:?}", began.elapsed());
+    let error = held.await.unwrap().unwrap_err();
+    assert!(matches!(error, LeaseError::NotRenewed { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fence_closes_at_once_when_another_replica_has_the_lease() {
+    let (fake, fence, stop) = (Fake::default(), Fence::closed(), CancellationToken::new());
+    let mut a = fenced(&fake, "a", fence.clone());
+    assert!(a.acquire(&stop).await);
+    fake.set(held_by("other"));
+    a.hold(&stop).await.unwrap_err();
+    assert_eq!(fence.check(), Err(NotLeading));
 }

@@ -10,7 +10,8 @@ use kube::api::{ObjectMeta, PostParams};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Decision, LeaseConfig, decide, released};
+use crate::fence::Fence;
+use crate::record::{Decision, LeaseConfig, decide, released};
 
 /// Competes for one lease.
 pub struct Elector<A> {
@@ -18,6 +19,10 @@ pub struct Elector<A> {
     config: LeaseConfig,
     /// Tells the times that are written into the lease. Pauses and deadlines are measured in monotonic time.
     clock: Arc<dyn Clock>,
+    /// Opened by each renewal.
+    fence: Fence,
+    /// When the request of the last renewal was sent.
+    last_renewal: Option<Instant>,
     observed: Option<Observed>,
 }
 
@@ -69,21 +74,22 @@ pub enum LeaseError {
 }
 
 impl<A: LeaseApi> Elector<A> {
-    /// An elector on `api`, which is scoped to the namespace of the lease.
-    pub fn new(api: A, config: LeaseConfig, clock: Arc<dyn Clock>) -> Self {
-        Self { api, config, clock, observed: None }
+    /// An elector on `api`, which is scoped to the namespace of the lease. The fence is open while this process leads.
+    pub fn new(api: A, config: LeaseConfig, clock: Arc<dyn Clock>, fence: Fence) -> Self {
+        Self { api, config, clock, fence, last_renewal: None, observed: None }
     }
 
     /// Waits until this process leads. Returns false if `stop` was cancelled first.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         loop {
-            let limit = self.config.renew_deadline;
+            let (limit, sent) = (self.config.renew_deadline, Instant::now());
             let attempt = tokio::select! {
                 () = stop.cancelled() => return false,
                 attempt = tokio::time::timeout(limit, self.attempt()) => attempt,
             };
             match attempt {
                 Ok(Ok(Attempt::Ours)) => {
+                    self.renewed(sent);
                     tracing::info!(lease = self.config.name, identity = self.config.identity, "became leader");
                     return true;
                 }
@@ -105,29 +111,33 @@ impl<A: LeaseApi> Elector<A> {
     /// Renews the lease until `stop` is cancelled, then releases it. Call it after [`Self::acquire`].
     ///
     /// # Errors
-    /// When the lease is lost: the process must stop its work at once.
+    /// When the lease is lost: the process must stop its work at once. The fence is closed then.
     pub async fn hold(&mut self, stop: &CancellationToken) -> Result<(), LeaseError> {
-        let mut renewed = Instant::now();
+        let held = self.renew_until(stop).await;
+        self.fence.close();
+        if held.is_ok() {
+            self.release().await;
+        }
+        held
+    }
+
+    async fn renew_until(&mut self, stop: &CancellationToken) -> Result<(), LeaseError> {
+        let mut renewed = self.last_renewal.unwrap_or_else(Instant::now);
         let mut last_error = None;
         loop {
             tokio::select! {
-                () = stop.cancelled() => {
-                    self.release().await;
-                    return Ok(());
-                }
+                () = stop.cancelled() => return Ok(()),
                 () = tokio::time::sleep(self.config.retry_period) => {}
             }
-            let deadline = renewed + self.config.renew_deadline;
+            let (deadline, sent) = (renewed + self.config.renew_deadline, Instant::now());
             let attempt = tokio::select! {
-                () = stop.cancelled() => {
-                    self.release().await;
-                    return Ok(());
-                }
+                () = stop.cancelled() => return Ok(()),
                 attempt = tokio::time::timeout_at(deadline, self.attempt()) => attempt,
             };
             match attempt {
                 Ok(Ok(Attempt::Ours)) => {
-                    renewed = Instant::now();
+                    self.renewed(sent);
+                    renewed = sent;
                     last_error = None;
                     continue;
                 }
@@ -148,6 +158,12 @@ impl<A: LeaseApi> Elector<A> {
                 });
             }
         }
+    }
+
+    /// Opens the fence. The time counts from the request, because other replicas may have seen it that early.
+    fn renewed(&mut self, sent: Instant) {
+        self.last_renewal = Some(sent);
+        self.fence.open_until(sent + self.config.renew_deadline);
     }
 
     /// Releases the lease if this process holds it. After an error other replicas wait until the lease expires.

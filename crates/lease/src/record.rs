@@ -1,16 +1,11 @@
-//! Leader election with a Lease, in the format of client-go, so that Go and Rust replicas can share one lease.
-
-mod elector;
-#[cfg(test)]
-mod tests;
+//! The content of the lease, in the format of client-go, so that Go and Rust replicas can share one lease; and what to do
+//! about it.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-
-pub use elector::{Elector, LeaseApi, LeaseError};
 
 /// The lease of the Go executor. With the same name, a Go and a Rust replica never lead at the same time.
 pub const LEASE_NAME: &str = "abf369a8.flyte.org";
