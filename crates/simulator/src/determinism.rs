@@ -28,6 +28,8 @@ pub const START: &str = "2026-01-01T00:00:00Z";
 pub fn simulate<T: Send + 'static, F: Future<Output = T>>(seed: u64, run: impl FnOnce() -> F + Send + 'static) -> T {
     let thread = std::thread::Builder::new().name(format!("seed-{seed}")).spawn(move || {
         ENTROPY.set(seed);
+        // kube takes the jitter of its pauses from here, which would otherwise start with the time of day.
+        fastrand::seed(seed);
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = match runtime.enable_time().start_paused(true).build() {
             Ok(runtime) => runtime,

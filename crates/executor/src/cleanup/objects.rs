@@ -79,6 +79,8 @@ pub enum CleanupDecision {
     ReadAction,
     /// The object is deleted at this time.
     DeleteAt(Timestamp),
+    /// Somebody else deletes the object, and it waits for nothing but the executor's finalizer, which is removed.
+    Release,
 }
 
 /// Decides about a pod whose side containers still run, by the end of its action if that is known.
@@ -133,10 +135,15 @@ struct LeftBehind<'a> {
     action: ActionKey,
     /// The object is a pod with running containers.
     runs: bool,
+    /// Somebody else deletes the object.
+    is_terminating: bool,
 }
 
 impl LeftBehind<'_> {
     async fn decide(&self, policy: Policy, ending: Option<Ending>) -> CleanupDecision {
+        if self.is_terminating {
+            return if ending.is_some() { CleanupDecision::Release } else { CleanupDecision::ReadAction };
+        }
         if self.runs {
             return decide_running(ending);
         }
@@ -174,18 +181,26 @@ impl ObjectCleanup {
                     }
                     Ok(ActionEnd::Gone) => {
                         known.insert(uid, None);
+                        if left.is_terminating {
+                            decision = CleanupDecision::Release;
+                        }
                     }
                     Ok(ActionEnd::NotEnded) => {}
                     Err(error) => tracing::debug!(%error, "failed to read an ended action; retrying later"),
                 }
             }
-            if matches!(decision, CleanupDecision::DeleteAt(at) if at <= now) {
-                self.delete(&left.plugin.kind(), left.object.as_ref()).await;
+            match decision {
+                CleanupDecision::DeleteAt(at) if at <= now => {
+                    self.delete(&left.plugin.kind(), left.object.as_ref()).await;
+                }
+                CleanupDecision::Release => self.release(&left.plugin.kind(), left.object.as_ref()).await,
+                CleanupDecision::DeleteAt(_) | CleanupDecision::Keep | CleanupDecision::ReadAction => {}
             }
         }
     }
 
-    /// The objects of the executor that are not being deleted and whose action has ended.
+    /// The objects of the executor whose action has ended. An object that somebody else deletes is among them only if it
+    /// has the executor's finalizer.
     fn left_behind(&self) -> Vec<LeftBehind<'_>> {
         let pod = ResourceKind::of::<Pod>();
         let pods = self.pods.all().into_iter().map(|pod_of_task| {
@@ -194,14 +209,18 @@ impl ObjectCleanup {
         });
         let others = self.others.all().into_iter().map(|(kind, object)| (kind, object, false));
         let candidates = pods.chain(others).filter_map(|(kind, object, runs)| {
-            if !runs && self.policy.which == DeleteFinished::Never {
-                return None;
-            }
             let metadata = object.metadata();
-            let action = owner(metadata).filter(|_| metadata.deletion_timestamp.is_none())?;
+            let is_terminating = metadata.deletion_timestamp.is_some();
+            let is_candidate = if is_terminating {
+                has_own_finalizer(metadata)
+            } else {
+                runs || self.policy.which != DeleteFinished::Never
+            };
+            let action = owner(metadata).filter(|_| is_candidate)?;
             let plugin = self.plugins.iter().find(|plugin| plugin.kind() == kind)?.as_ref();
-            let stays = plugin.properties().disable_delete_on_finalize || self.action_store.get(&action).is_some();
-            (!stays).then_some(LeftBehind { plugin, object, action, runs })
+            let stays = plugin.properties().disable_delete_on_finalize && !is_terminating;
+            let stays = stays || self.action_store.get(&action).is_some();
+            (!stays).then_some(LeftBehind { plugin, object, action, runs, is_terminating })
         });
         candidates.collect()
     }
@@ -219,12 +238,21 @@ impl ObjectCleanup {
         Ok(status.ended_at().map_or(ActionEnd::NotEnded, |at| ActionEnd::Ended(Ending { succeeded, at })))
     }
 
+    async fn release(&self, kind: &ResourceKind, object: &dyn AnyResource) {
+        if let Err(error) = self.objects.remove_finalizer(kind, object, OBJECT_FINALIZER).await
+            && !error.is_not_found()
+            && !error.is_gone()
+        {
+            let (namespace, name) = (&object.metadata().namespace, &object.metadata().name);
+            tracing::warn!(namespace, name, %error, "failed to remove the finalizer of a deleted object; retrying");
+        }
+    }
+
     async fn delete(&self, kind: &ResourceKind, object: &dyn AnyResource) {
         let metadata = object.metadata();
         let (namespace, name) =
             (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
-        let has_own_finalizer = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == OBJECT_FINALIZER);
-        let released = if has_own_finalizer {
+        let released = if has_own_finalizer(metadata) {
             self.objects.remove_finalizer(kind, object, OBJECT_FINALIZER).await
         } else {
             Ok(())
@@ -242,6 +270,10 @@ impl ObjectCleanup {
             Err(error) => tracing::warn!(namespace, name, %error, "failed to delete a finished object; retrying"),
         }
     }
+}
+
+fn has_own_finalizer(metadata: &ObjectMeta) -> bool {
+    metadata.finalizers.iter().flatten().any(|finalizer| finalizer == OBJECT_FINALIZER)
 }
 
 fn any_runs(pod: &Pod) -> bool {
