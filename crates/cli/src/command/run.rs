@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{IsTerminal, stderr};
 
 use aileron_config::Loaded;
-use aileron_config::explain::{Selection, located};
+use aileron_config::explain::{Secrets, Selection, located};
 use aileron_executor::assembly::{self, RunOptions};
 use aileron_executor::caches::readiness::Readiness;
 use aileron_executor::serve::{Endpoints, install_recorder};
@@ -47,7 +47,7 @@ pub fn run(program: &Program, arguments: &RunArguments, overrides: Vec<(String, 
 /// The format of log records if the configuration does not decide it: that of the command line, else text on a terminal
 /// unless `logger.formatter.type` is set.
 fn log_format(arguments: &RunArguments, loaded: &Loaded) -> Option<LogFormat> {
-    let configured = || match located(loaded, Selection::Set) {
+    let configured = || match located(loaded, Selection::Set, Secrets::Hidden) {
         Value::Array(rows) => rows.iter().any(|row| row["key"] == "logger.formatter.type"),
         _ => false,
     };

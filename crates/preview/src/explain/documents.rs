@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use aileron_config::explain::{Selection, located};
+use aileron_config::explain::{Secrets, Selection, located};
 use aileron_config::{Config, Loaded};
 use aileron_idl::{message_from_json, message_to_json};
 use serde_json::{Value, json};
@@ -148,7 +148,7 @@ impl Document {
 impl Origins {
     /// The origins of a loaded configuration.
     pub fn new(loaded: &Loaded) -> Self {
-        let rows = located(loaded, Selection::All);
+        let rows = located(loaded, Selection::All, Secrets::Hidden);
         let text = |row: &Value, member: &str| row.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
         let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
         Self {
