@@ -301,8 +301,7 @@ async fn a_definition_may_describe_fields_that_hold_quantities_elsewhere() {
     let server = server().await;
     let limits =
         r#"{"type":"object","description":"The most that may be used","additionalProperties":{"type":"string"}}"#;
-    let list =
-        r#"{"type":"array","default":[],"example":{"a":[]},"enum":[[],[1]],"items":{"type":"string"}}"#;
+    let list = r#"{"type":"array","default":[],"example":{"a":[]},"enum":[[],[1]],"items":{"type":"string"}}"#;
     let schema = format!(
         r#"{{"type":"object","required":[],"properties":{{"limits":{limits},"default":{{"type":"string","required":[]}},"list":{list}}}}}"#
     );
