@@ -133,7 +133,7 @@ impl LockedDir {
             let path = path.to_owned();
             move |source| PersistError::File { what, path, source }
         };
-        create_private_dir(dir, &[LOCK_FILE, FILE])?;
+        create_private_dir(dir, &[LOCK_FILE, FILE, UNFINISHED_FILE])?;
         for name in [LOCK_FILE, FILE, UNFINISHED_FILE] {
             restrict(&dir.join(name))?;
         }

@@ -301,7 +301,10 @@ async fn a_definition_may_describe_fields_that_hold_quantities_elsewhere() {
     let server = server().await;
     let limits =
         r#"{"type":"object","description":"The most that may be used","additionalProperties":{"type":"string"}}"#;
-    let schema = format!(r#"{{"type":"object","properties":{{"limits":{limits},"default":{{"type":"string"}}}}}}"#);
+    let list = r#"{"type":"array","default":[],"example":{"a":[]},"enum":[[],[1]],"items":{"type":"string"}}"#;
+    let schema = format!(
+        r#"{{"type":"object","required":[],"properties":{{"limits":{limits},"default":{{"type":"string","required":[]}},"list":{list}}}}}"#
+    );
     let definition = format!(
         r#"{{"metadata":{{"name":"pods.t.io"}},"spec":{{"group":"t.io","scope":"Namespaced","names":{{"kind":"Pod","plural":"pods"}},"versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#
     );
@@ -309,6 +312,10 @@ async fn a_definition_may_describe_fields_that_hold_quantities_elsewhere() {
     let (code, _, answer) = send(&server, "POST", path, "application/json", &definition).await.unwrap();
     assert_eq!(code, 201, "{answer:?}");
     let made: Value = serde_json::from_slice(&answer).unwrap();
-    let kept = &made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["limits"];
-    assert_eq!(*kept, serde_json::from_str::<Value>(limits).unwrap());
+    let kept = &made["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let parsed = |text| serde_json::from_str::<Value>(text).unwrap();
+    assert_eq!(kept["properties"]["limits"], parsed(limits));
+    assert_eq!(kept["properties"]["list"], parsed(list), "values of the described type are not changed");
+    assert_eq!(kept["properties"]["default"], parsed(r#"{"type":"string"}"#), "the property has only this name");
+    assert_eq!(kept["required"], Value::Null);
 }

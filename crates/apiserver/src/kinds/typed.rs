@@ -21,6 +21,15 @@ const AMOUNTS: [&str; 12] = [
     "overhead",
 ];
 
+/// The field of a CustomResourceDefinition with the schema of a version.
+const SCHEMA: &str = "openAPIV3Schema";
+
+/// Fields of a schema that hold a value of the described type, which can be any JSON.
+const EXAMPLE_VALUES: [&str; 2] = ["default", "example"];
+
+/// Fields of a schema that map any names to schemas.
+const SCHEMAS_BY_NAME: [&str; 4] = ["definitions", "dependencies", "patternProperties", "properties"];
+
 /// Drops unknown fields, nulls and empty lists, as Go does.
 pub(super) fn round_trip<T: Serialize + DeserializeOwned>(value: Value) -> Result<Value, serde_json::Error> {
     let typed: T = serde_json::from_value(value)?;
@@ -33,10 +42,48 @@ pub(super) fn round_trip<T: Serialize + DeserializeOwned>(value: Value) -> Resul
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|_, field| field.as_array().is_none_or(|items| !items.is_empty()));
-            fields.values_mut().for_each(tidy);
+            fields.retain(|_, field| !is_empty_list(field));
+            for (name, field) in fields {
+                if name == SCHEMA { tidy_schema(field) } else { tidy(field) }
+            }
         }
         Value::Array(items) => items.iter_mut().for_each(tidy),
+        Value::Number(_) => whole_numbers(value),
+        _ => {}
+    }
+}
+
+/// Like [`tidy`], for the schema of a CustomResourceDefinition. Its examples of values keep their empty lists: the default
+/// `[]` differs from no default.
+fn tidy_schema(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|name, field| EXAMPLE_VALUES.contains(&name.as_str()) || !is_empty_list(field));
+            for (name, field) in fields {
+                match field {
+                    Value::Object(schemas) if SCHEMAS_BY_NAME.contains(&name.as_str()) => {
+                        schemas.values_mut().for_each(tidy_schema);
+                    }
+                    _ if name == "enum" || EXAMPLE_VALUES.contains(&name.as_str()) => whole_numbers(field),
+                    _ => tidy_schema(field),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(tidy_schema),
+        Value::Number(_) => whole_numbers(schema),
+        _ => {}
+    }
+}
+
+fn is_empty_list(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// Writes whole numbers without a fraction.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
         Value::Number(number) if number.is_f64() => {
             /// 2^53. Beyond it, a double cannot represent every whole number.
             const MAX_EXACT: f64 = 9_007_199_254_740_992.0;

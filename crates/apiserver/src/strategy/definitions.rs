@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 use crate::errors::Cause;
 use crate::object::{meta, set, strings, timestamp};
 
-/// Removes the status of a new definition: only the server writes it.
+/// Replaces the status of a new definition, which only the server writes. [`establish`] completes it if the definition
+/// is stored.
 pub(crate) fn prepare_new(object: &mut Value) {
-    set(object, "status", Value::Null);
+    let status = json!({"storedVersions": storage_versions(object)});
+    set(object, "status", status);
 }
 
 /// Updates the accepted names and the stored versions in the status of a changed definition.

@@ -47,7 +47,8 @@ fn normalise(value: &mut Value, name: &str, scope: Scope) {
             for (name, field) in fields.iter_mut() {
                 normalise(field, name, scope);
             }
-            fields.retain(|_, field| !is_empty(field));
+            // In a schema, the default `[]` differs from no default.
+            fields.retain(|name, field| name == "default" || !is_empty(field));
             // The order of fields is not significant.
             let mut sorted: Vec<_> = std::mem::take(fields).into_iter().collect();
             sorted.sort_by(|left, right| left.0.cmp(&right.0));
