@@ -1,6 +1,6 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test measure demo vectors control-plane toolchain fmt lint docs bench clean
+.PHONY: help build test measure simulate demo vectors control-plane toolchain fmt lint docs bench clean
 
 CARGO ?= cargo
 PARITY := $(CARGO) run --quiet --package aileron-parity --bin
@@ -21,6 +21,12 @@ test: toolchain control-plane ## Run all checks: formatting, lints, unit and pro
 # Suites that compare times, one after the other: beside others they would measure those.
 measure: toolchain control-plane ## Run the suites that measure: many tasks under quotas, on a sandbox and on a real API server
 	$(CARGO) test --workspace --test suites -- --ignored --test-threads 1
+
+# Optimised: a campaign is long, and the same binary runs each seed in a process of its own.
+simulate: toolchain ## Simulate executors in a faulty cluster: make simulate [SEEDS=<number>] [FROM=<first seed>]
+	$(CARGO) build --profile simulate --package aileron-simulator
+	target/simulate/aileron-simulator patterns
+	target/simulate/aileron-simulator campaign --seeds $(or $(SEEDS),1000) --from $(or $(FROM),0)
 
 # Two calls: the first shows how the build gets on, the second nothing but the demo.
 demo: toolchain ## Run the example tasks in a sandbox of their own and show how they end

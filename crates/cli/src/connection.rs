@@ -1,5 +1,6 @@
 //! The cluster that a command talks to: the one that the user names, else the running sandbox.
 
+mod keep_alive;
 pub mod kubeconfig;
 
 use std::path::PathBuf;

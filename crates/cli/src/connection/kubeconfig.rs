@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
+use super::keep_alive;
 use crate::arguments::ClusterArguments;
 
 /// The address and the credentials of the cluster: from the kubeconfig of the command line, the one that `KUBECONFIG`
@@ -46,5 +47,5 @@ pub async fn client(arguments: &ClusterArguments) -> anyhow::Result<Client> {
 pub async fn executor_client(arguments: &ClusterArguments) -> anyhow::Result<Client> {
     let mut config = client_config(arguments).await?;
     config.default_retry = false;
-    Client::try_from(config).context("cannot create a client of the cluster")
+    keep_alive::client(config)
 }
