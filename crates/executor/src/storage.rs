@@ -4,6 +4,7 @@ mod backends;
 mod files;
 mod location;
 mod memory;
+mod outage;
 pub mod outputs;
 mod settings;
 mod stores;

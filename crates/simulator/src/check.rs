@@ -87,7 +87,11 @@ pub fn all(history: &History, server: &ApiServer, evidence: &Evidence) -> Vec<Vi
     let check = |(rule, check): &Rule| -> Vec<Violation> {
         check(&facts).into_iter().map(|text| Violation { rule: (*rule).to_owned(), text }).collect()
     };
-    RULES.iter().chain(&[("a pool never has too many holders", objects::tokens as fn(&Facts<'_>) -> Vec<String>)]).flat_map(check).collect()
+    RULES
+        .iter()
+        .chain(&[("a pool never has too many holders", objects::tokens as fn(&Facts<'_>) -> Vec<String>)])
+        .flat_map(check)
+        .collect()
 }
 
 impl<'a> Facts<'a> {
@@ -114,7 +118,10 @@ impl<'a> Facts<'a> {
     }
 
     fn of(&self, resource: &'static str) -> impl Iterator<Item = (&str, &[Version])> {
-        self.objects.iter().filter(move |((kind, _), _)| *kind == resource).map(|((_, uid), all)| (uid.as_str(), all.as_slice()))
+        self.objects
+            .iter()
+            .filter(move |((kind, _), _)| *kind == resource)
+            .map(|((_, uid), all)| (uid.as_str(), all.as_slice()))
     }
 
     /// The objects at work for actions: pods and jobs, with their owner.

@@ -180,7 +180,9 @@ impl Executors {
     pub async fn pause(&self, slot: usize, span: Duration) {
         let Some(process) = self.current(slot) else { return };
         self.shared.history.add(What::Process { process: process.name.clone(), text: format!("pauses for {span:?}") });
-        process.life.send_if_modified(|life| std::mem::replace(life, if *life == Life::Dead { Life::Dead } else { Life::Paused }) == Life::Running);
+        process.life.send_if_modified(|life| {
+            std::mem::replace(life, if *life == Life::Dead { Life::Dead } else { Life::Paused }) == Life::Running
+        });
         sleep(span).await;
         process.life.send_if_modified(|life| {
             let was_paused = *life == Life::Paused;

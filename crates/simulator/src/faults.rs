@@ -3,8 +3,8 @@
 //! Each run switches on a random part of all faults, with random rates: runs with a few kinds of faults reach states
 //! that a run with all of them at once never reaches. Faults end at a known time; afterwards everything must recover.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::determinism::Random;

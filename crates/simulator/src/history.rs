@@ -209,7 +209,9 @@ impl fmt::Display for Entry {
                 write!(f, "{who} got {code} for {request}")?;
                 version.map_or(Ok(()), |version| write!(f, " -> r{version}"))
             }
-            What::Changed { resource, change, object } => write!(f, "{change:?} {resource} {}", summary(resource, object)),
+            What::Changed { resource, change, object } => {
+                write!(f, "{change:?} {resource} {}", summary(resource, object))
+            }
             What::Event { process, event } => {
                 let ActionEvent { run, action, attempt, phase } = event;
                 write!(f, "{process} recorded event {run}/{action} attempt {attempt} phase {phase}")

@@ -109,14 +109,18 @@ fn main() -> Result<ExitCode> {
 /// Runs one seed in this process.
 fn run_one(seed: u64, pattern: Option<Pattern>, whole: bool, json: bool) -> Result<ExitCode> {
     if !json && std::env::var_os("RUST_LOG").is_some() {
-        tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).without_time().init();
+        tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .without_time()
+            .init();
     }
     let plan = pattern.map_or(Plan::Random, Plan::Pattern);
     let outcome = simulate(seed, move || world::run(seed, plan))?;
     let entries = outcome.history.entries();
     let failed = !outcome.violations.is_empty();
     // Renewals of the leader lease are most of the history and say nothing.
-    let lines: Vec<String> = entries.iter().map(ToString::to_string).filter(|line| whole || !line.contains("leases flyte")).collect();
+    let lines: Vec<String> =
+        entries.iter().map(ToString::to_string).filter(|line| whole || !line.contains("leases flyte")).collect();
     let from = if whole || json && !failed { 0 } else { lines.len().saturating_sub(SHOWN_LINES) };
     let report = Report {
         fingerprint: outcome.history.fingerprint(),
@@ -132,7 +136,9 @@ fn run_one(seed: u64, pattern: Option<Pattern>, whole: bool, json: bool) -> Resu
         report.history.iter().for_each(|line| println!("{line}"));
         report.violations.iter().for_each(|violation| println!("BROKEN {violation}"));
         let Report { writes, changes, simulated_seconds, fingerprint, .. } = report;
-        println!("{simulated_seconds:.0} s simulated, {writes} writes, {changes} watched changes, fingerprint {fingerprint:016x}");
+        println!(
+            "{simulated_seconds:.0} s simulated, {writes} writes, {changes} watched changes, fingerprint {fingerprint:016x}"
+        );
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -147,19 +153,28 @@ fn campaign(jobs: Vec<Job>, parallel: usize) -> Result<ExitCode> {
     std::thread::scope(|scope| {
         for _ in 0..parallel {
             scope.spawn(|| {
-                while let Some(job) = jobs.get(usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX)) {
+                while let Some(job) =
+                    jobs.get(usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX))
+                {
                     match report(job) {
                         Ok(report) => {
-                            *seconds.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += report.simulated_seconds;
+                            *seconds.lock().unwrap_or_else(std::sync::PoisonError::into_inner) +=
+                                report.simulated_seconds;
                             if !report.violations.is_empty() {
                                 show(job, &report);
                                 let rules = report.violations.into_iter().map(|violation| violation.rule);
-                                failures.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((job.clone(), rules.collect::<Vec<_>>()));
+                                failures
+                                    .lock()
+                                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                                    .push((job.clone(), rules.collect::<Vec<_>>()));
                             }
                         }
                         Err(error) => {
                             println!("{}: {error:#}\n  again: {}", job.name(), job.replay());
-                            failures.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((job.clone(), vec!["the run ends".to_owned()]));
+                            failures
+                                .lock()
+                                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                                .push((job.clone(), vec!["the run ends".to_owned()]));
                         }
                     }
                     let done = usize::try_from(next.load(Ordering::Relaxed)).unwrap_or_default().min(total);
@@ -178,7 +193,11 @@ fn campaign(jobs: Vec<Job>, parallel: usize) -> Result<ExitCode> {
         broken.into_iter().for_each(|rule| *rules.entry(rule).or_default() += 1);
     }
     let simulated = seconds.into_inner().unwrap_or_default() / 3600.0;
-    println!("{total} runs, {simulated:.1} h simulated in {:.0} s, {} failed", begin.elapsed().as_secs_f64(), failures.len());
+    println!(
+        "{total} runs, {simulated:.1} h simulated in {:.0} s, {} failed",
+        begin.elapsed().as_secs_f64(),
+        failures.len()
+    );
     rules.iter().for_each(|(rule, count)| println!("{count:>8}  {rule}"));
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -216,7 +235,12 @@ impl Job {
 /// Runs a job in a process of its own.
 fn report(job: &Job) -> Result<Report> {
     let program = std::env::current_exe().context("this program")?;
-    let mut child = Command::new(program).args(job.arguments()).arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut child = Command::new(program)
+        .args(job.arguments())
+        .arg("--json")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
     let begin = Instant::now();
     let mut output = child.stdout.take().context("the output of the run")?;
     let reader = std::thread::spawn(move || {

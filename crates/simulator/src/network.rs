@@ -72,7 +72,9 @@ impl Shared {
     /// Whether this process holds a lease that has not expired, as the API server sees it.
     #[must_use]
     pub fn leads(&self, identity: &str) -> bool {
-        lock(&self.leader).as_ref().is_some_and(|(holder, duration, since)| holder == identity && since.elapsed() < *duration)
+        lock(&self.leader)
+            .as_ref()
+            .is_some_and(|(holder, duration, since)| holder == identity && since.elapsed() < *duration)
     }
 
     fn lease_written(&self) {
@@ -96,7 +98,8 @@ impl Network {
     /// A client of an executor process.
     #[must_use]
     pub fn of_executor(shared: &Arc<Shared>, process: &Arc<Process>) -> kube::Client {
-        let network = Self { shared: Arc::clone(shared), who: process.name.clone(), process: Some(Arc::clone(process)) };
+        let network =
+            Self { shared: Arc::clone(shared), who: process.name.clone(), process: Some(Arc::clone(process)) };
         kube::Client::new(network, "default")
     }
 
@@ -133,7 +136,8 @@ impl Network {
         }
         let mut disturbance = None;
         if line.is_write() {
-            let is_lease = line.resource == "leases" && line.name == LEASE_NAME || line.resource == "leases" && line.namespace == "flyte";
+            let is_lease = line.resource == "leases" && line.name == LEASE_NAME
+                || line.resource == "leases" && line.namespace == "flyte";
             if !is_lease {
                 let number = self.shared.writes.fetch_add(1, Ordering::Relaxed);
                 disturbance = self.shared.pattern.at_write(number);
@@ -192,7 +196,12 @@ impl Network {
     }
 
     /// Carries a request out, and records what came of it.
-    async fn apply(&self, line: &RequestLine, head: &http::request::Parts, body: &Bytes) -> Result<Response<Body>, BoxError> {
+    async fn apply(
+        &self,
+        line: &RequestLine,
+        head: &http::request::Parts,
+        body: &Bytes,
+    ) -> Result<Response<Body>, BoxError> {
         let mut request = Request::new(Body::from(body.clone()));
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = head.uri.clone();
@@ -230,48 +239,54 @@ impl Network {
         let chunks = body.into_data_stream();
         let shared = Arc::clone(&self.shared);
         let ended = Arc::new(Mutex::new(false));
-        let delivered = stream::unfold((chunks, shared, process, ended), |(mut chunks, shared, process, ended)| async move {
-            if *lock(&ended) {
-                return None;
-            }
-            let chunk = chunks.next().await?;
-            process.running().await;
-            let watch = RequestLine { verb: "watch", resource: String::new(), namespace: String::new(), name: String::new() };
-            if process.is_cut(&watch).is_some() {
-                process.until_reachable(&watch).await;
-                *lock(&ended) = true;
-                return Some((Err("watch interrupted".into()), (chunks, shared, process, ended)));
-            }
-            let number = shared.changes.fetch_add(1, Ordering::Relaxed);
-            match shared.pattern.at_change(number) {
-                Some(Disturbance::Unobserved) => {
-                    shared.history.note("a watch shows nothing for a while, and then lists again");
-                    sleep(BLIND_FOR).await;
+        let delivered =
+            stream::unfold((chunks, shared, process, ended), |(mut chunks, shared, process, ended)| async move {
+                if *lock(&ended) {
+                    return None;
+                }
+                let chunk = chunks.next().await?;
+                process.running().await;
+                let watch = RequestLine {
+                    verb: "watch",
+                    resource: String::new(),
+                    namespace: String::new(),
+                    name: String::new(),
+                };
+                if process.is_cut(&watch).is_some() {
+                    process.until_reachable(&watch).await;
+                    *lock(&ended) = true;
+                    return Some((Err("watch interrupted".into()), (chunks, shared, process, ended)));
+                }
+                let number = shared.changes.fetch_add(1, Ordering::Relaxed);
+                match shared.pattern.at_change(number) {
+                    Some(Disturbance::Unobserved) => {
+                        shared.history.note("a watch shows nothing for a while, and then lists again");
+                        sleep(BLIND_FOR).await;
+                        *lock(&ended) = true;
+                        return Some((Ok(expired()), (chunks, shared, process, ended)));
+                    }
+                    Some(Disturbance::Late) => {
+                        shared.history.note("a watch shows a change late");
+                        sleep(BLIND_FOR).await;
+                    }
+                    _ => {}
+                }
+                let (faults, rates) = (&shared.faults, &shared.faults.rates);
+                if faults.hits(rates.watch_cut) {
+                    *lock(&ended) = true;
+                    return Some((Err("watch interrupted".into()), (chunks, shared, process, ended)));
+                }
+                if faults.hits(rates.watch_expired) {
                     *lock(&ended) = true;
                     return Some((Ok(expired()), (chunks, shared, process, ended)));
                 }
-                Some(Disturbance::Late) => {
-                    shared.history.note("a watch shows a change late");
-                    sleep(BLIND_FOR).await;
+                if faults.hits(rates.watch_delayed) {
+                    sleep(faults.random_numbers().millis(1, LONGEST_DELAY_MS)).await;
                 }
-                _ => {}
-            }
-            let (faults, rates) = (&shared.faults, &shared.faults.rates);
-            if faults.hits(rates.watch_cut) {
-                *lock(&ended) = true;
-                return Some((Err("watch interrupted".into()), (chunks, shared, process, ended)));
-            }
-            if faults.hits(rates.watch_expired) {
-                *lock(&ended) = true;
-                return Some((Ok(expired()), (chunks, shared, process, ended)));
-            }
-            if faults.hits(rates.watch_delayed) {
-                sleep(faults.random_numbers().millis(1, LONGEST_DELAY_MS)).await;
-            }
-            sleep(faults.random_numbers().millis(0, 5)).await;
-            process.running().await;
-            Some((chunk.map_err(BoxError::from), (chunks, shared, process, ended)))
-        });
+                sleep(faults.random_numbers().millis(0, 5)).await;
+                process.running().await;
+                Some((chunk.map_err(BoxError::from), (chunks, shared, process, ended)))
+            });
         Response::from_parts(head, Body::from_stream(delivered))
     }
 }

@@ -96,7 +96,9 @@ impl People {
                 for pod in self.pods(namespace, name).await {
                     let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
                     let patch = Patch::Merge(json!({"metadata": {"annotations": {"edited": "yes"}}}));
-                    let _ = pods.patch(pod.metadata.name.as_deref().unwrap_or_default(), &PatchParams::default(), &patch).await;
+                    let _ = pods
+                        .patch(pod.metadata.name.as_deref().unwrap_or_default(), &PatchParams::default(), &patch)
+                        .await;
                 }
             }
         }
@@ -106,7 +108,11 @@ impl People {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let all = pods.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
         let owned = |pod: &Pod| {
-            pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "TaskAction" && owner.name == action)
+            pod.metadata
+                .owner_references
+                .iter()
+                .flatten()
+                .any(|owner| owner.kind == "TaskAction" && owner.name == action)
         };
         all.into_iter().filter(owned).collect()
     }

@@ -85,9 +85,14 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
         Plan::Pattern(_) => workload::one_of_each(&services.store),
     };
     let _node = node(&shared, &services, &clock);
-    let jobs = operator::run(Network::of_other(&shared, "operator"), Arc::clone(&services.store), Random::new(seed, "operator"));
+    let jobs = operator::run(
+        Network::of_other(&shared, "operator"),
+        Arc::clone(&services.store),
+        Random::new(seed, "operator"),
+    );
     tokio::spawn(jobs);
-    let executors = Executors::new(Arc::clone(&shared), services.clone(), clock.clone(), Random::new(seed, "executors"), replicas);
+    let executors =
+        Executors::new(Arc::clone(&shared), services.clone(), clock.clone(), Random::new(seed, "executors"), replicas);
     let executors = Arc::new(executors);
     executors.start();
     for planned in &tasks {

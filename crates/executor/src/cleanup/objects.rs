@@ -224,8 +224,11 @@ impl ObjectCleanup {
         let (namespace, name) =
             (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
         let has_own_finalizer = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == OBJECT_FINALIZER);
-        let released =
-            if has_own_finalizer { self.objects.remove_finalizer(kind, object, OBJECT_FINALIZER).await } else { Ok(()) };
+        let released = if has_own_finalizer {
+            self.objects.remove_finalizer(kind, object, OBJECT_FINALIZER).await
+        } else {
+            Ok(())
+        };
         let deleted = match released {
             Ok(()) => self.objects.delete(kind, namespace, name, &|found| found.uid == metadata.uid).await,
             refused => refused,

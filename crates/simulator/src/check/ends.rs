@@ -16,7 +16,11 @@ pub(super) fn in_time(facts: &Facts<'_>) -> Vec<String> {
         return Vec::new();
     }
     let actions = facts.server.store().objects("taskactions.flyte.org");
-    actions.iter().filter(|action| !has_ended(action)).map(|action| format!("{} {}", name(action), action["status"])).collect()
+    actions
+        .iter()
+        .filter(|action| !has_ended(action))
+        .map(|action| format!("{} {}", name(action), action["status"]))
+        .collect()
 }
 
 pub(super) fn stays(facts: &Facts<'_>) -> Vec<String> {
@@ -54,7 +58,10 @@ pub(super) fn as_expected(facts: &Facts<'_>) -> Vec<String> {
         if end != planned.expected && !(is_cached && succeeded(&status)) {
             let error = status.error_state.unwrap_or_default();
             let (expected, code, message) = (planned.expected, error.code, error.message);
-            wrong.push(format!("{}/{name} should be {expected:?} and is {end:?} ({code}: {message})", planned.namespace));
+            wrong.push(format!(
+                "{}/{name} should be {expected:?} and is {end:?} ({code}: {message})",
+                planned.namespace
+            ));
         }
     }
     wrong
@@ -93,7 +100,10 @@ pub(super) fn event_before_status(facts: &Facts<'_>) -> Vec<String> {
             }
             let (run, own_name) = (text(action, "/spec/runName"), text(action, "/spec/actionName"));
             let known = facts.events.iter().any(|(revision, event)| {
-                *revision < version.revision && event.run == run && event.action == own_name && wanted.contains(&event.phase)
+                *revision < version.revision
+                    && event.run == run
+                    && event.action == own_name
+                    && wanted.contains(&event.phase)
             });
             if !known {
                 wrong.push(format!("{} at revision {}", name(action), version.revision));
@@ -112,7 +122,11 @@ pub(super) fn once(facts: &Facts<'_>) -> Vec<String> {
             let now = status.is_terminal().then(|| (version.revision, succeeded(&status), status.observed_attempt()));
             match (end, now) {
                 (Some((since, ..)), None) => {
-                    wrong.push(format!("{} ended at revision {since} and not at {}", name(&version.object), version.revision));
+                    wrong.push(format!(
+                        "{} ended at revision {since} and not at {}",
+                        name(&version.object),
+                        version.revision
+                    ));
                 }
                 (Some((_, was, attempt)), Some((revision, is, now_attempt))) if (was, attempt) != (is, now_attempt) => {
                     wrong.push(format!("{} ended otherwise at revision {revision}", name(&version.object)));

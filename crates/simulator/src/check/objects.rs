@@ -67,7 +67,9 @@ pub(super) fn no_orphans(facts: &Facts<'_>) -> Vec<String> {
             let action = actions.iter().find(|action| text(action, "/metadata/uid") == owner.uid);
             let problem = match action {
                 None => Some("its action does not exist"),
-                Some(action) if has_ended(action) && !work_ended(&object) => Some("it is at work though its action ended"),
+                Some(action) if has_ended(action) && !work_ended(&object) => {
+                    Some("it is at work though its action ended")
+                }
                 Some(_) if is_deleting(&object) => Some("its deletion does not end"),
                 Some(_) => None,
             };
