@@ -6,6 +6,7 @@ mod location;
 mod memory;
 mod outage;
 pub mod outputs;
+pub mod second_try;
 mod settings;
 mod stores;
 #[cfg(test)]
