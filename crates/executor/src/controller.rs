@@ -36,8 +36,9 @@ const LONGEST_GATE_PAUSE: Duration = Duration::from_secs(100);
 /// The pause after the first failed round. It doubles with each further failure: after a short outage of the API server
 /// the round is retried soon, and during a long one the retries do not overload it.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
-/// The longest pause after a failed round. An action should go on soon after the end of an outage.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+/// The longest pause after a failed round. An action should go on within seconds after the end of an outage. The number of
+/// concurrent rounds bounds the load of the retries.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
 /// Rounds in flight get this long to finish when the process stops. Together with [`FLUSH_TIMEOUT`] and the time for
 /// pending events this stays below the 30 s that Kubernetes gives a pod to terminate.

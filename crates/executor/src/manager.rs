@@ -23,7 +23,7 @@ use aileron_machinery::ActionKey;
 use aileron_machinery::time::clock::Clock;
 use aileron_machinery::{
     CorePlugin, CoreRequest, CoreStep, ExecutionError, ObjectPlugin, Phase, PhaseInfo, PluginEntry, PluginError,
-    ResourceKind, TaskContext, TaskInfo, code,
+    ResourceKind, StorageOutage, TaskContext, TaskInfo, code,
 };
 use async_trait::async_trait;
 use jiff::SignedDuration;
@@ -32,6 +32,7 @@ use self::round::Round;
 use crate::cluster::Objects;
 use crate::manager::gob::ManagerPhase;
 use crate::storage::BlobStore;
+use crate::storage::outputs::OutputsError;
 use aileron_action::object_identity::object_ref;
 
 /// An object that was created but that the watch has not shown is checked again after this time, in case that the watch
@@ -147,6 +148,11 @@ impl CorePlugin for PluginManager {
         // Tokens stay: another attempt may follow. They are returned when the action has ended.
         self.release(request.task, has_started(request)).await
     }
+}
+
+/// A file of the task that could not be read. The reconciler waits for the end of an outage; it counts other errors.
+fn storage_error(error: &OutputsError, message: String) -> PluginError {
+    if error.is_outage() { StorageOutage::new(message).into() } else { PluginError::uncoded(message) }
 }
 
 /// Whether the attempt is known to have an object.

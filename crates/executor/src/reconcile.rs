@@ -13,6 +13,7 @@ mod decide;
 mod drive;
 mod limits;
 mod missing_kind;
+mod outage;
 mod plugin_call;
 mod plugin_condition;
 mod start;

@@ -4,7 +4,9 @@ mod backends;
 mod files;
 mod location;
 mod memory;
+mod outage;
 pub mod outputs;
+pub mod second_try;
 mod settings;
 mod stores;
 #[cfg(test)]

@@ -24,6 +24,27 @@ pub struct PluginError {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
+/// The object store does not work at the moment: it cannot be reached, does not answer, or answers that it is
+/// overloaded or broken.
+///
+/// It is the cause of a [`PluginError`]. The executor then waits until the store works again, and counts no failure.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StorageOutage(String);
+
+impl StorageOutage {
+    /// An outage; the text names the blob, what was tried and what the store answered.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl From<StorageOutage> for PluginError {
+    fn from(outage: StorageOutage) -> Self {
+        Self::caused_by(code::DOWNSTREAM_SYSTEM_ERROR, "the object store does not work", outage)
+    }
+}
+
 impl PluginError {
     /// An error with a code.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
@@ -44,6 +65,13 @@ impl PluginError {
         Self { code: String::new(), message: message.into(), source: None }
     }
 
+    /// An error of a service of the executor. The text contains what the service said. An outage of the object store stays
+    /// recognisable as one.
+    pub fn of_service(message: impl Into<String>, error: crate::ServiceError) -> Self {
+        let wrapped = Self::caused_by(code::DOWNSTREAM_SYSTEM_ERROR, message, error);
+        if wrapped.storage_outage().is_some() { wrapped } else { Self::uncoded(wrapped.message) }
+    }
+
     /// The task's definition cannot work.
     pub fn bad_task_specification(message: impl Into<String>) -> Self {
         Self::new(code::BAD_TASK_SPECIFICATION, message)
@@ -52,6 +80,12 @@ impl PluginError {
     /// The stable code, empty if the error has none.
     pub fn code(&self) -> &str {
         &self.code
+    }
+
+    /// The outage of the object store that led to this error, if one is among the causes.
+    pub fn storage_outage(&self) -> Option<&StorageOutage> {
+        let causes = std::iter::successors(std::error::Error::source(self), |error| error.source());
+        causes.into_iter().find_map(|error| error.downcast_ref())
     }
 
     /// The first code, here or among the causes, that says trying again is useless.
@@ -95,6 +129,18 @@ mod tests {
         assert_eq!(PluginError::bad_task_specification("no image").to_string(), "[BadTaskSpecification] no image");
         assert_eq!(PluginError::uncoded("plain").to_string(), "plain");
         assert_eq!(PluginError::caused_by("", "failed", "why").to_string(), "[] failed, caused by: why");
+    }
+
+    #[test]
+    fn an_outage_of_the_object_store_is_found_below_wrappers() {
+        let service = crate::ServiceError::caused_by("failed to write s3://b/k", StorageOutage::new("503"));
+        let wrapped = PluginError::caused_by("Outer", "x", PluginError::caused_by("Inner", "y", service));
+        assert_eq!(wrapped.storage_outage().map(ToString::to_string).as_deref(), Some("503"));
+        assert!(PluginError::caused_by("Outer", "x", crate::ServiceError::new("404")).storage_outage().is_none());
+        let outage = || crate::ServiceError::caused_by("m", StorageOutage::new("503"));
+        assert!(PluginError::of_service("no inputs: m", outage()).storage_outage().is_some());
+        let other = PluginError::of_service("no inputs: m", crate::ServiceError::new("m"));
+        assert_eq!((other.to_string().as_str(), other.storage_outage().is_none()), ("no inputs: m", true));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use async_trait::async_trait;
 pub use kube_derive::CustomResource;
 pub use {jiff, k8s_openapi, kube_core, prost, schemars, serde, serde_json};
 
-pub use error::{PluginError, code, text as error_text};
+pub use error::{PluginError, StorageOutage, code, text as error_text};
 pub use phase::{
     ErrorKind, ExecutionError, ExternalResource, ObservedPhase, Pending, PendingReason, Phase, PhaseContext, PhaseInfo,
     ReasonInfo, TaskInfo,

@@ -53,7 +53,8 @@ impl CorePlugin for SleepPlugin {
             Err(error) => return Ok(refused(&error, now)),
         };
         let inputs = request.services.inputs().await;
-        let inputs = inputs.map_err(|error| PluginError::uncoded(format!("failed to read task inputs: {error}")))?;
+        let inputs =
+            inputs.map_err(|error| PluginError::of_service(format!("failed to read task inputs: {error}"), error))?;
         Ok(match duration_of(input, &inputs) {
             Ok(duration) => sleep(duration, request.running_since, now),
             Err(error) => refused(&error, now),

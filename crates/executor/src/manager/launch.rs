@@ -15,7 +15,7 @@ use aileron_machinery::{AnyResource, Needs, Pending, PluginError, TaskContext, T
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::round::Round;
-use super::{PluginManager, action_key};
+use super::{PluginManager, action_key, storage_error};
 use crate::cluster::Sent;
 use crate::storage::outputs::read_inputs;
 
@@ -98,7 +98,7 @@ impl PluginManager {
         let mut task = self.with_definition(task);
         if needs.inputs {
             let inputs = read_inputs(self.store.as_ref(), &task.paths.input_path()).await;
-            let inputs = inputs.map_err(|error| PluginError::uncoded(format!("unable to read inputs: {error}")))?;
+            let inputs = inputs.map_err(|error| storage_error(&error, format!("unable to read inputs: {error}")))?;
             task.to_mut().inputs = Some(inputs.into());
         }
         if needs.base_pod {

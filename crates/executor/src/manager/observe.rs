@@ -11,9 +11,9 @@ use aileron_kubekit::ApiError;
 use aileron_machinery::{AnyResource, Needs, ObjectRef, PhaseContext, PhaseInfo, PluginError, TaskContext};
 
 use self::decide::{Observation, Reading};
-use super::PluginManager;
 use super::round::Round;
 use super::version::assign_version;
+use super::{PluginManager, storage_error};
 use crate::cluster::Observed;
 use crate::manager::gob::PluginState;
 use crate::storage::outputs::{TaskResult, read_error_document, read_result};
@@ -122,7 +122,7 @@ impl PluginManager {
             return Ok(None);
         }
         let document = read_error_document(self.store.as_ref(), &task.paths.error_path()).await;
-        document.map_err(|error| PluginError::uncoded(error.to_string()))
+        document.map_err(|error| storage_error(&error, error.to_string()))
     }
 
     /// The outputs or the error document in storage of a task whose object succeeded.
@@ -132,7 +132,7 @@ impl PluginManager {
         let paths = &task.paths;
         read_result(self.store.as_ref(), &paths.output_path(), &paths.error_path(), declares_outputs)
             .await
-            .map_err(|error| PluginError::uncoded(error.to_string()))
+            .map_err(|error| storage_error(&error, error.to_string()))
     }
 
     /// Adds what the attempt waits for, if it waits. Pods and events come from the watch caches.

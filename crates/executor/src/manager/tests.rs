@@ -12,6 +12,7 @@ use aileron_machinery::{
     AbortBehavior, AnyResource, JsonObject, Needs, ObjectRef, PhaseContext, PluginProperties, StoredState, TaskInfo,
     TaskMetadata,
 };
+use bytes::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::{IdentityCheck, Observed, Sent};
-use crate::storage::MemoryStore;
+use crate::storage::{MemoryStore, StorageError};
 
 /// A plugin that a file could describe: JSON in, JSON out.
 struct Kettle {
@@ -189,10 +190,38 @@ impl Objects for Cluster {
     }
 }
 
+/// A store whose server is away, or that refuses the executor.
+struct BrokenStore(std::io::ErrorKind);
+
+impl BrokenStore {
+    fn error(&self, uri: &str) -> StorageError {
+        StorageError::Files { action: "read", uri: uri.into(), source: self.0.into() }
+    }
+}
+
+#[async_trait]
+impl BlobStore for BrokenStore {
+    async fn get(&self, uri: &str) -> Result<Option<Bytes>, StorageError> {
+        Err(self.error(uri))
+    }
+
+    async fn put(&self, uri: &str, _: Bytes) -> Result<(), StorageError> {
+        Err(self.error(uri))
+    }
+
+    async fn size(&self, uri: &str) -> Result<Option<u64>, StorageError> {
+        Err(self.error(uri))
+    }
+}
+
 fn manager(cluster: &Arc<Cluster>, abort: AbortBehavior) -> PluginManager {
+    manager_with(cluster, abort, Arc::new(MemoryStore::new()))
+}
+
+fn manager_with(cluster: &Arc<Cluster>, abort: AbortBehavior, store: Arc<dyn BlobStore>) -> PluginManager {
     let backends = ManagerBackends {
         objects: Arc::clone(cluster) as _,
-        store: Arc::new(MemoryStore::new()),
+        store,
         gate: Arc::default(),
         tokens: None,
         clock: Arc::new(SystemClock),
@@ -242,6 +271,32 @@ async fn a_plugin_of_a_kind_known_at_run_time_is_driven_from_task_to_success() {
     let step = round(&manager, &mut stored).await;
     assert_eq!((step.phase.phase(), step.wake_at), (Phase::Success, None));
     assert_eq!(cluster.writes(), ["create run-a0-0"]);
+}
+
+#[tokio::test]
+async fn an_outage_of_the_storage_is_told_apart_from_a_refusal() {
+    for (kind, is_outage) in [(std::io::ErrorKind::TimedOut, true), (std::io::ErrorKind::PermissionDenied, false)] {
+        let cluster = Arc::new(Cluster::default());
+        let manager = manager_with(&cluster, AbortBehavior::default(), Arc::new(BrokenStore(kind)));
+        let mut stored = StoredState::default();
+        round(&manager, &mut stored).await;
+        let mut object = cluster.get(&kettle_kind(), "run-a0-0").unwrap();
+        object["status"] = json!({"state": "done"});
+        cluster.put(&kettle_kind(), "run-a0-0", object);
+        let task = kettle_task();
+        let error = manager.handle(&CoreRequest::new(&task, &stored)).await.unwrap_err();
+        assert_eq!(error.storage_outage().is_some(), is_outage, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_a_restarted_executor_finds_is_read_in_the_next_round() {
+    let cluster = Arc::new(Cluster::default());
+    let manager = manager(&cluster, AbortBehavior::default());
+    assert_eq!(round(&manager, &mut StoredState::default()).await.wake_at, None, "the watch shows a created object");
+    // The executor was killed before it wrote a status.
+    let step = round(&manager, &mut StoredState::default()).await;
+    assert_eq!((step.phase.phase(), step.wake_at), (Phase::Queued, Some(kettle_task().now)));
 }
 
 #[tokio::test]

@@ -45,6 +45,9 @@ pub(super) enum CacheStageError {
     /// The cache service did not answer a request for a reservation.
     #[error("acquiring cache reservation: {0}")]
     Reservation(#[source] Box<CatalogError>),
+    /// The object store does not work, so that the inputs or the cached outputs cannot be read.
+    #[error("reading the files of the task for the cache: {0}")]
+    Storage(#[source] Box<CatalogError>),
 }
 
 /// How one action uses the cache.
@@ -60,7 +63,10 @@ impl Reconciler {
     /// Before the plugin works: a hit, a wait for another action, or a run.
     pub(super) async fn ask_cache(&self, action: &Action, task: &TaskContext) -> Result<CacheAnswer, CacheStageError> {
         let answer = self.look_up_and_reserve(action, task).await;
-        if let Err(error @ (CacheStageError::Outputs(_) | CacheStageError::Reservation(_))) = &answer {
+        if let Err(
+            error @ (CacheStageError::Outputs(_) | CacheStageError::Reservation(_) | CacheStageError::Storage(_)),
+        ) = &answer
+        {
             tracing::warn!(%error, "the cache could not be used; trying again later");
         }
         answer
@@ -71,13 +77,15 @@ impl Reconciler {
         let usage = cache_use(action, task).map_err(CacheStageError::Unusable)?;
         let (Some(usage), Some(catalog)) = (usage, &self.catalog) else { return Ok(RUN) };
         let status = action.status();
-        let after = match before_lookup(Phase::from_name(&status.plugin_phase), usage.serial) {
+        let phase = Phase::from_name(&status.plugin_phase);
+        let after = match before_lookup(phase, usage.serial) {
             BeforeLookup::Run => AfterLookup::Run,
             BeforeLookup::Reserve => AfterLookup::Reserve,
             BeforeLookup::LookUp => {
                 let found = match catalog.lookup(&usage.key).await {
                     Ok(Some(found)) => Lookup::Hit(found.outputs),
                     Ok(None) => Lookup::Miss,
+                    Err(error) if error.is_storage_outage() => return Err(CacheStageError::Storage(Box::new(error))),
                     Err(error) => {
                         tracing::warn!(error = chain(&error), "cache lookup failed; the task runs without the cache");
                         Lookup::Unavailable
@@ -95,11 +103,16 @@ impl Reconciler {
                 Ok(CacheAnswer::Hit(hit(task.now)))
             }
             AfterLookup::Reserve => {
-                let reservation = catalog
-                    .reserve(&usage.key, &usage.owner, self.heartbeat())
-                    .await
-                    .map_err(|error| CacheStageError::Reservation(Box::new(error)))?;
-                Ok(after_reserve(&reservation.owner_id, &usage.owner, status.plugin_phase_version, task.now))
+                let reservation =
+                    catalog.reserve(&usage.key, &usage.owner, self.heartbeat()).await.map_err(|error| {
+                        match error.is_storage_outage() {
+                            true => CacheStageError::Storage(Box::new(error)),
+                            false => CacheStageError::Reservation(Box::new(error)),
+                        }
+                    })?;
+                let is_running = phase == Some(Phase::Running);
+                let version = status.plugin_phase_version;
+                Ok(after_reserve(&reservation.owner_id, &usage.owner, is_running, version, task.now))
             }
         }
     }

@@ -21,6 +21,7 @@ use aileron_action::events::cache_status;
 use aileron_action::metadata::max_attempts;
 use aileron_action::{Action, TaskActionStatus};
 use aileron_idl::flyteidl2::core::TaskMetadata;
+use aileron_machinery::error_text::chain;
 use aileron_machinery::{CoreStep, Phase, PhaseInfo, PluginError};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
@@ -30,6 +31,7 @@ use self::failure::{after_system_failure, after_user_failure, fail, stop_at_limi
 use super::cache::{CacheAnswer, CacheStageError};
 use super::limits::{LimitCheck, LimitExceeded, check_limits, retry_pause_end};
 use super::missing_kind::{MissingKindDeadline, missing_kind_deadline};
+use super::outage::{Outage, wait_for_end};
 use super::plugin_condition::{ChosenPlugin, PLUGIN_CHOSEN, plugin_condition};
 use super::{Settings, Wake};
 
@@ -200,9 +202,30 @@ pub(super) fn before_plugin(
         Err(CacheStageError::Unusable(error)) => {
             ControlFlow::Break(Decision::Record(Box::new(fail(facts, facts.before.clone(), error))))
         }
-        Err(CacheStageError::Outputs(_) | CacheStageError::Reservation(_)) => {
-            ControlFlow::Break(Decision::Wait(Wake::Retry(facts.settings.requeue())))
+        // The end of a task that has started must be seen. The next round tries to extend the reservation again.
+        Err(CacheStageError::Reservation { .. } | CacheStageError::Storage(_)) if has_started(facts) => {
+            ControlFlow::Continue(BeforePlugin::CallPlugin { reserved: true })
         }
+        Err(CacheStageError::Reservation(error)) => {
+            ControlFlow::Break(wait_for_end(facts, Outage::Cache, &chain(error.as_ref())))
+        }
+        Err(CacheStageError::Storage(error)) => {
+            ControlFlow::Break(wait_for_end(facts, Outage::Storage, &chain(error.as_ref())))
+        }
+        Err(CacheStageError::Outputs(error)) if error.is_outage() => {
+            ControlFlow::Break(wait_for_end(facts, Outage::Storage, &chain(&error)))
+        }
+        Err(CacheStageError::Outputs(_)) => ControlFlow::Break(Decision::Wait(Wake::Retry(facts.settings.requeue()))),
+    }
+}
+
+/// Whether the plugin has started something whose end must be seen. An attempt is also `Queued` before its first round
+/// of the plugin, but then no state is stored.
+fn has_started(facts: &Facts<'_>) -> bool {
+    match Phase::from_name(&facts.before.plugin_phase) {
+        Some(Phase::Initializing | Phase::Running) => true,
+        Some(Phase::Queued) => !facts.before.plugin_state.0.is_empty(),
+        _ => false,
     }
 }
 
@@ -224,7 +247,10 @@ pub(super) fn after_plugin(
     let step = match result {
         Ok(step) => step,
         Err(error) if facts.limit_check.exceeded().is_none() => {
-            return ControlFlow::Break(after_system_failure(facts, facts.before.clone(), &error, false));
+            return ControlFlow::Break(match error.storage_outage() {
+                Some(outage) => wait_for_end(facts, Outage::Storage, &outage.to_string()),
+                None => after_system_failure(facts, facts.before.clone(), &error, false),
+            });
         }
         // There is no time left to try again.
         Err(_) => CoreStep::of(PhaseInfo::undefined()),

@@ -9,9 +9,10 @@ use aileron_admission::waker::ActionWaker;
 use aileron_config::sections::secrets::SecretsConfig;
 use aileron_idl::flyteidl2::core::{ErrorDocument, LiteralMap};
 use aileron_machinery::ActionKey;
+use aileron_machinery::error_text::chain;
 use aileron_machinery::{
-    CorePlugin, CoreRequest, CoreSetup, CoreStep, PluginEntry, PluginError, Secrets, ServiceError, TaskContext,
-    TaskServices, TaskWaker, TokenAnswer,
+    CorePlugin, CoreRequest, CoreSetup, CoreStep, PluginEntry, PluginError, Secrets, ServiceError, StorageOutage,
+    TaskContext, TaskServices, TaskWaker, TokenAnswer,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -71,7 +72,10 @@ impl ExecutorServices<'_> {
     async fn write(&self, uri: &str, content: Vec<u8>) -> Result<(), ServiceError> {
         let store = &self.backends.manager.store;
         let written = store.put(uri, Bytes::from(content)).await;
-        written.map_err(|error| ServiceError::caused_by(format!("failed to write {uri}: {error}"), error))
+        written.map_err(|error| {
+            let (message, is_outage) = (format!("failed to write {uri}: {error}"), error.is_outage());
+            storage_error(message, error, is_outage)
+        })
     }
 }
 
@@ -79,7 +83,10 @@ impl ExecutorServices<'_> {
 impl TaskServices for ExecutorServices<'_> {
     async fn inputs(&self) -> Result<LiteralMap, ServiceError> {
         let inputs = read_inputs(self.backends.manager.store.as_ref(), &self.task.paths.input_path()).await;
-        inputs.map_err(|error| ServiceError::caused_by(error.to_string(), error))
+        inputs.map_err(|error| {
+            let (message, is_outage) = (error.to_string(), error.is_outage());
+            storage_error(message, error, is_outage)
+        })
     }
 
     async fn write_outputs(&self, outputs: &LiteralMap) -> Result<(), ServiceError> {
@@ -92,8 +99,10 @@ impl TaskServices for ExecutorServices<'_> {
 
     async fn read(&self, uri: &str) -> Result<Option<Vec<u8>>, ServiceError> {
         let content = self.backends.manager.store.get(uri).await;
-        let content =
-            content.map_err(|error| ServiceError::caused_by(format!("failed to read {uri}: {error}"), error))?;
+        let content = content.map_err(|error| {
+            let (message, is_outage) = (format!("failed to read {uri}: {error}"), error.is_outage());
+            storage_error(message, error, is_outage)
+        })?;
         Ok(content.map(|bytes| bytes.to_vec()))
     }
 
@@ -114,6 +123,20 @@ impl TaskServices for ExecutorServices<'_> {
 
     fn waker(&self) -> Arc<dyn TaskWaker> {
         Arc::new(ActionHandle { key: key_of(self.task), waker: Arc::clone(&self.backends.waker) })
+    }
+}
+
+/// An error of the storage, in a form in which the reconciler recognises an outage.
+fn storage_error(
+    message: String,
+    error: impl std::error::Error + Send + Sync + 'static,
+    is_outage: bool,
+) -> ServiceError {
+    if is_outage {
+        let outage = StorageOutage::new(chain(&error));
+        ServiceError::caused_by(message, outage)
+    } else {
+        ServiceError::caused_by(message, error)
     }
 }
 

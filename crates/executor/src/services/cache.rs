@@ -128,6 +128,15 @@ impl CatalogError {
         }
     }
 
+    /// Whether the object store does not work at the moment, which has nothing to do with the cache service.
+    pub fn is_storage_outage(&self) -> bool {
+        match self {
+            Self::Inputs(source) | Self::CachedOutputs { source, .. } => source.is_outage(),
+            Self::Storage(source) => source.is_outage(),
+            Self::Key(_) | Self::Service { .. } | Self::Malformed(_) | Self::NoOutputs { .. } => false,
+        }
+    }
+
     /// Whether the entry already existed. That counts as success.
     pub fn is_already_exists(&self) -> bool {
         self.code() == Code::AlreadyExists

@@ -12,6 +12,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use url::Url;
 
+use crate::storage::second_try::{SECOND_TRY_AFTER, with_second_try};
+
 pub use code::Code;
 
 const PROTO: HeaderValue = HeaderValue::from_static("application/proto");
@@ -140,7 +142,8 @@ impl ConnectClient {
         self.call_within(procedure, request, self.options.timeout).await
     }
 
-    /// Calls `procedure` within `timeout`. Dropping the future cancels the call.
+    /// Calls `procedure` within `timeout`. Dropping the future cancels the call. A call that takes long is made a second
+    /// time beside the first ([`with_second_try`]), so only idempotent procedures may be called.
     ///
     /// # Errors
     /// As [`Self::call`].
@@ -149,10 +152,12 @@ impl ConnectClient {
         Q: Message,
         A: Message + Default,
     {
-        let exchange = self.exchange(procedure, request.encode_to_vec(), timeout);
-        let body = tokio::time::timeout(timeout, exchange).await.map_err(|_| {
-            ConnectError::new(Code::DeadlineExceeded, format!("{procedure} did not answer within {timeout:?}"))
-        })??;
+        let message = request.encode_to_vec();
+        let exchange = || self.exchange(procedure, message.clone(), timeout);
+        let body =
+            tokio::time::timeout(timeout, with_second_try(SECOND_TRY_AFTER, exchange)).await.map_err(|_| {
+                ConnectError::new(Code::DeadlineExceeded, format!("{procedure} did not answer within {timeout:?}"))
+            })??;
         A::decode(body.as_slice()).map_err(|error| {
             ConnectError::new(Code::Internal, format!("{procedure} answered with a malformed message: {error}"))
         })

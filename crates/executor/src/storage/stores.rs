@@ -10,6 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 
 use super::backends::Recipe;
 use super::files::Files;
+use super::second_try::{SECOND_TRY_AFTER, with_second_try};
 use super::{Backend, BlobStore, Location, MemoryStore, SchemeSettings, StorageError, StorageSettings, check_limit};
 
 /// Blob storage by reference: `s3://`, `gs://`, `abfs://`, `file://`, `mem://`. Mirrors the routing `DataStore`.
@@ -148,9 +149,14 @@ impl BlobStore for ObjectStores {
             Route::Files(files) => files.get(uri, &location, limit).await,
             Route::Client(client, path) => {
                 let failed = |source| StorageError::Backend { action: "read", uri: uri.to_owned(), source };
-                let Some(answer) = absent_is_none(client.get(&path).await).map_err(failed)? else { return Ok(None) };
-                check_limit(uri, answer.meta.size, limit)?;
-                answer.bytes().await.map(Some).map_err(failed)
+                with_second_try(SECOND_TRY_AFTER, || async {
+                    let Some(answer) = absent_is_none(client.get(&path).await).map_err(failed)? else {
+                        return Ok(None);
+                    };
+                    check_limit(uri, answer.meta.size, limit)?;
+                    answer.bytes().await.map(Some).map_err(failed)
+                })
+                .await
             }
         }
     }
@@ -162,7 +168,10 @@ impl BlobStore for ObjectStores {
             Route::Files(files) => files.put(uri, &location, &content).await,
             Route::Client(client, path) => {
                 let failed = |source| StorageError::Backend { action: "write", uri: uri.to_owned(), source };
-                client.put(&path, content.into()).await.map(drop).map_err(failed)
+                with_second_try(SECOND_TRY_AFTER, || client.put(&path, content.clone().into()))
+                    .await
+                    .map(drop)
+                    .map_err(failed)
             }
         }
     }
@@ -174,7 +183,8 @@ impl BlobStore for ObjectStores {
             Route::Files(files) => files.size(uri, &location).await,
             Route::Client(client, path) => {
                 let failed = |source| StorageError::Backend { action: "look up", uri: uri.to_owned(), source };
-                let found = absent_is_none(client.head(&path).await).map_err(failed)?;
+                let found =
+                    absent_is_none(with_second_try(SECOND_TRY_AFTER, || client.head(&path)).await).map_err(failed)?;
                 Ok(found.map(|meta| meta.size))
             }
         }

@@ -25,8 +25,10 @@ pub enum PendingReason {
     ImagePull,
     /// A container cannot be created: a config map or secret is missing, or the runtime refuses.
     ContainerCreate,
-    /// Another action computes the outputs that this one would compute.
+    /// Another action computes the outputs that this one would compute, or the cache service grants no reservation.
     Cache,
+    /// The object store does not work: inputs, outputs or an error document cannot be read or written.
+    Storage,
     /// The attempt before failed, and the task wants a pause before the next.
     Retry,
     /// Nothing is in the way; preparing takes a moment.
@@ -35,7 +37,7 @@ pub enum PendingReason {
 
 impl PendingReason {
     /// Every reason.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Quota,
         Self::BackOff,
         Self::Pool,
@@ -46,6 +48,7 @@ impl PendingReason {
         Self::ImagePull,
         Self::ContainerCreate,
         Self::Cache,
+        Self::Storage,
         Self::Retry,
         Self::Starting,
     ];
@@ -63,6 +66,7 @@ impl PendingReason {
             Self::ImagePull => "ImagePull",
             Self::ContainerCreate => "ContainerCreate",
             Self::Cache => "Cache",
+            Self::Storage => "Storage",
             Self::Retry => "Retry",
             Self::Starting => "Starting",
         }

@@ -9,6 +9,10 @@ use jiff::Timestamp;
 use crate::Pending;
 
 /// A service could not do what a plugin asked for.
+///
+/// A plugin that cannot go on returns [`PluginError::of_service`](crate::PluginError::of_service). If the object store does
+/// not work at the moment, the executor recognises that ([`StorageOutage`](crate::StorageOutage)), and waits without
+/// counting a failure.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ServiceError {

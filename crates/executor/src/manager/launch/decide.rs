@@ -98,7 +98,8 @@ fn resolve_name_conflict(round: &Round, found: Found, asked_at: Option<Timestamp
     let waiting = |sentence: String| round.waiting(Pending::new(PendingReason::Terminating, sentence));
     let again = asked_at.and_then(|at| at.checked_add(NAME_RETRY).ok());
     match found {
-        Found::Ours => Ok(submitted(round).into()),
+        // It may have ended already, and an object that has ended never changes again. So it is read at once.
+        Found::Ours => Ok(Launched { phase: submitted(round), check_at: Some(round.now) }),
         Found::Terminating => {
             let phase = waiting(format!("waiting for the terminating {object} to go away"));
             Ok(Launched { phase, check_at: again })
@@ -166,11 +167,18 @@ mod tests {
     }
 
     #[test]
-    fn a_created_object_and_the_attempts_own_object_mean_queued() {
-        for outcome in [LaunchOutcome::Created, name_taken(Found::Ours, Some(5)), name_taken(Found::Ours, None)] {
+    fn a_created_object_means_queued_until_the_watch_shows_it() {
+        let launched = decide(&round(""), LaunchOutcome::Created).unwrap();
+        assert_eq!((launched.phase.phase(), launched.phase.reason()), (Phase::Queued, SUBMITTED));
+        assert_eq!(launched.check_at, None);
+    }
+
+    #[test]
+    fn an_adopted_object_is_read_at_once_because_it_may_have_ended() {
+        for outcome in [name_taken(Found::Ours, Some(5)), name_taken(Found::Ours, None)] {
             let launched = decide(&round(""), outcome).unwrap();
             assert_eq!((launched.phase.phase(), launched.phase.reason()), (Phase::Queued, SUBMITTED));
-            assert_eq!(launched.check_at, None);
+            assert_eq!(launched.check_at, Some(round("").now));
         }
     }
 

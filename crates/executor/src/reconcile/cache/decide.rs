@@ -65,9 +65,20 @@ pub(super) fn after_lookup(lookup: Lookup, serial: bool) -> AfterLookup {
     }
 }
 
-/// The task runs if the reservation is its own, else it waits for the owner.
-pub(super) fn after_reserve(owner: &str, own: &str, phase_version: u32, now: Timestamp) -> CacheAnswer {
-    if owner == own {
+/// The task runs if the reservation is its own, else it waits for the owner. A task that runs already goes on: its
+/// reservation expired while the cache service could not be reached, and what it computes is of use.
+///
+/// # Differs from upstream
+///
+/// Upstream lets the running task wait for the new owner of the reservation, and does not see its end.
+pub(super) fn after_reserve(
+    owner: &str,
+    own: &str,
+    is_running: bool,
+    phase_version: u32,
+    now: Timestamp,
+) -> CacheAnswer {
+    if owner == own || is_running {
         return CacheAnswer::Run { reserved: true };
     }
     let info = cache_info(CatalogCacheStatus::CacheMiss, "waiting for serialized cache owner", now);
@@ -130,12 +141,18 @@ mod tests {
     #[test]
     fn only_the_owner_of_the_reservation_runs() {
         let now = Timestamp::UNIX_EPOCH;
-        assert_eq!(after_reserve("ns/a", "ns/a", 3, now), CacheAnswer::Run { reserved: true });
-        let CacheAnswer::WaitForOwner(phase) = after_reserve("ns/b", "ns/a", 3, now) else { unreachable!() };
+        assert_eq!(after_reserve("ns/a", "ns/a", false, 3, now), CacheAnswer::Run { reserved: true });
+        let CacheAnswer::WaitForOwner(phase) = after_reserve("ns/b", "ns/a", false, 3, now) else { unreachable!() };
         assert_eq!((phase.phase(), phase.version()), (Phase::WaitingForCache, 3), "the version stays: it is no news");
         assert!(phase.reason().ends_with("reservation owner \"ns/b\""), "{}", phase.reason());
         let info = phase.info().map(|info| info.external_resources.clone()).unwrap_or_default();
         assert_eq!(info, [external(CatalogCacheStatus::CacheMiss)]);
+    }
+
+    #[test]
+    fn a_running_task_goes_on_when_another_got_its_expired_reservation() {
+        let answer = after_reserve("ns/b", "ns/a", true, 3, Timestamp::UNIX_EPOCH);
+        assert_eq!(answer, CacheAnswer::Run { reserved: true });
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use aileron_action::TaskAction;
 use aileron_idl::flyteidl2::core::{RetryStrategy, TaskTemplate, TimeoutStrategy};
-use aileron_machinery::{ExecutionError, PendingReason, StateWrite, TaskInfo};
+use aileron_machinery::{ExecutionError, PendingReason, StateWrite, StorageOutage, TaskInfo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use prost::Message;
 
 use super::*;
 use crate::registry::Why;
+use crate::services::cache::CatalogError;
 use crate::storage::StorageError;
 
 /// The second at which every action here was created and queued.
@@ -304,6 +305,47 @@ fn a_cache_that_fails_is_asked_again_and_one_that_can_never_work_ends_the_action
     let Record { status, wake, .. } = record(decision);
     assert_eq!((status.error_state.clone().unwrap().code.as_str(), wake), ("BadTaskSpecification", Wake::Never));
     assert!(status.is_terminal());
+}
+
+fn no_reservation() -> CacheStageError {
+    CacheStageError::Reservation(Box::new(CatalogError::Malformed("no owner")))
+}
+
+#[test]
+fn a_started_task_goes_on_without_the_cache_and_another_waits_for_its_reservation() {
+    let settings = settings();
+    let decided = |status: TaskActionStatus| {
+        let action = Author::default().action(status);
+        before_plugin(&facts(&action, &settings, 1010), Err(no_reservation()))
+    };
+    let goes_on = ControlFlow::Continue(BeforePlugin::CallPlugin { reserved: true });
+    assert_eq!(decided(after(&[(&running(), START)])), goes_on, "its end must be seen");
+    assert_eq!(decided(after(&[(&queued(), START)])), goes_on, "its object exists");
+    let next_attempt = TaskActionStatus { plugin_state: ByteString::default(), ..after(&[(&queued(), START)]) };
+    for not_started in [TaskActionStatus::default(), next_attempt] {
+        let ControlFlow::Break(decision) = decided(not_started) else { panic!("the plugin works") };
+        let Record { status, wake, .. } = record(decision);
+        assert_eq!(status.pending().unwrap().reason, "Cache");
+        assert!(matches!(wake, Wake::At(again) if again <= at(1015)), "{wake:?}");
+    }
+}
+
+#[test]
+fn an_outage_of_the_storage_is_not_charged_to_the_task() {
+    let settings = settings();
+    let action = Author::default().action(after(&[(&running(), START)]));
+    let facts = facts(&action, &settings, 1010);
+    let error = PluginError::from(StorageOutage::new("connection refused"));
+    let ControlFlow::Break(decision) = after_plugin(&facts, Err(error), false) else { panic!("there is a step") };
+    let Record { status, .. } = record(decision);
+    assert_eq!((status.system_failures, status.pending().unwrap().reason.as_str()), (0, "Storage"));
+
+    let source = std::io::Error::from(std::io::ErrorKind::TimedOut);
+    let unwritten = StorageError::Files { action: "write", uri: "file:///x".into(), source };
+    let ControlFlow::Break(decision) = before_plugin(&facts, Err(CacheStageError::Outputs(unwritten))) else {
+        panic!("the plugin works")
+    };
+    assert_eq!(record(decision).status.pending().unwrap().reason, "Storage");
 }
 
 #[test]

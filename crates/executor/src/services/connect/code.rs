@@ -94,6 +94,8 @@ impl Code {
             401 => Self::Unauthenticated,
             403 => Self::PermissionDenied,
             404 => Self::Unimplemented,
+            // Not in that table: a proxy in front of the service bounds the size of requests.
+            413 => Self::ResourceExhausted,
             429 | 502 | 503 | 504 => Self::Unavailable,
             _ => Self::Unknown,
         }

@@ -124,3 +124,21 @@ fn names_are_a_bijection() {
     }
     assert_eq!(Code::from_name("ok"), None);
 }
+
+#[tokio::test]
+async fn a_service_that_hung_is_noticed_when_it_answers_again() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let service = post(move |body: Bytes| async move {
+        // The first request was accepted while the service hung, and is never answered.
+        if counted.fetch_add(1, Ordering::SeqCst) == 0 {
+            std::future::pending::<()>().await;
+        }
+        ([("content-type", "application/proto")], body).into_response()
+    });
+    let base = serve(Router::new().route("/pkg.S/M", service)).await;
+    let request = Payload { seconds: 7, nanos: 9 };
+    let timeout = Duration::from_secs(600);
+    let answer: Payload = client(&base).call_within("pkg.S/M", &request, timeout).await.unwrap();
+    assert_eq!((answer, calls.load(Ordering::SeqCst)), (request, 2));
+}

@@ -7,8 +7,9 @@ use aileron_machinery::time::backoff::{ExponentialBackoff, Jitter};
 /// The first pause: longer than a short network error, too short to be noticed by users.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// The longest pause: a call is made within this time after the service is available again.
-const LONGEST: Duration = Duration::from_secs(10);
+/// The longest pause: a call is made within this time after the service is available again. During an outage only one
+/// call at a time is made, so this is no load.
+const LONGEST: Duration = Duration::from_secs(3);
 
 /// The lower half of a pause is fixed and the upper half is random, so that replicas that failed at the same time do not
 /// retry at the same time.

@@ -19,6 +19,9 @@ use crate::services::connect::ConnectError;
 pub struct BatcherOptions {
     /// The most events in one call, as upstream. The service stores them with one multi-row insert.
     pub max_batch: usize,
+    /// The most bytes in one call; a single larger event is sent alone. The default is half of the 4 MiB that servers in Go
+    /// accept unless configured otherwise. Most batches are far below: an event has a few kilobytes.
+    pub max_batch_bytes: usize,
     /// The most calls in flight. Enough that one slow call does not delay the others; few enough that under load events
     /// gather into batches, and the database of the service has few writers. Upstream uses 32 and waits 25 ms before each.
     pub max_calls: usize,
@@ -54,6 +57,7 @@ impl Default for BatcherOptions {
     fn default() -> Self {
         Self {
             max_batch: 400,
+            max_batch_bytes: 2 << 20,
             max_calls: 8,
             capacity: 8192,
             call_timeout: Duration::from_secs(30),

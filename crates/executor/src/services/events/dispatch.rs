@@ -1,6 +1,7 @@
 //! The task that sends events: it owns the queue, starts calls, and handles their results.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use aileron_machinery::time::jitter::random;
 use futures::future::BoxFuture;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::delay;
-use super::queue::{Batch, Item, Queue};
+use super::queue::{Batch, BatchLimit, Item, Queue};
 use super::{BatcherOptions, EventError, EventTransport};
 use crate::services::connect::{Code, ConnectError};
 
@@ -20,6 +21,13 @@ const FAILURES_BEFORE_SPLIT: u32 = 4;
 
 /// The same if other calls succeeded meanwhile, so that the failure probably depends on the batch.
 const FAILURES_BEFORE_SPLIT_WHEN_OTHERS_SUCCEED: u32 = 2;
+
+/// The smallest limit that is learned from refusals of the service. A service that refuses even this has no quota left, and
+/// smaller batches would only mean more calls.
+const SMALLEST_LEARNED_LIMIT: usize = 64 << 10;
+
+/// How long a learned limit applies. The service may have been given another limit, or its quota is free again.
+const LEARNED_LIMIT_TTL: Duration = Duration::from_secs(600);
 
 /// Owns all events from the call of `record` until they are recorded, refused or given up.
 pub(super) struct Dispatcher {
@@ -39,7 +47,15 @@ struct State {
     queue: Queue,
     calls: FuturesUnordered<BoxFuture<'static, (Batch, Result<(), ConnectError>)>>,
     gate: Gate,
+    size_limit: SizeLimit,
     last_success: Option<Instant>,
+}
+
+/// A limit on the size of a batch that the service has enforced.
+#[derive(Default)]
+struct SizeLimit {
+    /// The limit in bytes, and until when it applies.
+    learned: Option<(usize, Instant)>,
 }
 
 /// Closed while the service is unavailable. Then only one call at a time is sent, to probe whether it is available again.
@@ -94,7 +110,8 @@ impl Dispatcher {
     fn launch(&self, state: &mut State) {
         let now = Instant::now();
         while state.calls.len() < self.options.max_calls && state.gate.lets_through(now) {
-            let Some(batch) = state.queue.next(self.options.max_batch, now) else { return };
+            let limit = BatchLimit { items: self.options.max_batch, bytes: self.options.max_batch_bytes };
+            let Some(batch) = state.queue.next(state.size_limit.applied(limit, now), now) else { return };
             state.gate.probing = state.gate.closed_until.is_some();
             metrics::histogram!("aileron_events_batch_size").record(batch.items.len() as f64);
             let events = batch.items.iter().flat_map(|item| item.events.iter().cloned()).collect();
@@ -142,16 +159,25 @@ impl Dispatcher {
         metrics::counter!("aileron_events_call_failures_total", "code" => error.code.name()).increment(1);
         tracing::warn!(events = batch.items.len(), %error, "failed to record action events");
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
-        match blame(error.code) {
+        let now = Instant::now();
+        let mut batch = batch;
+        let since = *batch.failing_since.get_or_insert(now);
+        let others_succeed = state.last_success.is_some_and(|success| success > since);
+        match blame(error.code, others_succeed) {
             Blame::Event => {
                 // The service answered, so it is available.
                 state.gate = Gate::default();
                 state.last_success = Some(Instant::now());
                 self.isolate(state, batch, error);
             }
-            Blame::Batch => retry_batch(state, batch, error.code),
+            Blame::Batch => {
+                if error.code == Code::ResourceExhausted {
+                    state.size_limit.shrink(&batch, now);
+                }
+                retry_batch(state, batch, error.code, others_succeed);
+            }
             Blame::Service => {
-                state.gate.close(Instant::now());
+                state.gate.close(now);
                 // Sent as soon as the gate opens, after batches that wait longer.
                 state.queue.push_retry(Batch { due: None, ..batch });
             }
@@ -176,6 +202,23 @@ impl Dispatcher {
     }
 }
 
+impl SizeLimit {
+    /// A batch was too large: later batches are at most half as large.
+    fn shrink(&mut self, batch: &Batch, now: Instant) {
+        if batch.items.len() > 1 {
+            let half = batch.bytes() / 2;
+            self.learned = Some((half.max(SMALLEST_LEARNED_LIMIT), now + LEARNED_LIMIT_TTL));
+        }
+    }
+
+    fn applied(&self, limit: BatchLimit, now: Instant) -> BatchLimit {
+        match self.learned {
+            Some((bytes, until)) if now < until => BatchLimit { bytes: limit.bytes.min(bytes), ..limit },
+            _ => limit,
+        }
+    }
+}
+
 impl Gate {
     /// Whether a call may start. Calls that were started before the gate closed and still hang do not delay the probe.
     fn lets_through(&self, now: Instant) -> bool {
@@ -195,12 +238,9 @@ impl Gate {
     }
 }
 
-fn retry_batch(state: &mut State, mut batch: Batch, code: Code) {
-    let now = Instant::now();
+fn retry_batch(state: &mut State, mut batch: Batch, code: Code, others_succeed: bool) {
     batch.failures = batch.failures.saturating_add(1);
-    let since = *batch.failing_since.get_or_insert(now);
-    batch.due = Some(now + delay(batch.failures, random()));
-    let others_succeed = state.last_success.is_some_and(|success| success > since);
+    batch.due = Some(Instant::now() + delay(batch.failures, random()));
     let threshold = match code {
         // The batch may be too large for the service.
         Code::ResourceExhausted => 1,
@@ -220,10 +260,21 @@ fn halves(mut batch: Batch) -> [Batch; 2] {
     [batch, second]
 }
 
-fn blame(code: Code) -> Blame {
+/// The probable cause of a failed call. Only codes that speak of the content of an event blame an event, because the event
+/// is then dropped for good: a value is invalid or outside of its range, or the event exists already.
+///
+/// `FailedPrecondition` says that the service is not in the state for this call, for example during maintenance or a
+/// migration. It blames the service, unless other calls succeed meanwhile: then the batch is split, so that an event that
+/// is always answered so does not delay others. That event is tried for as long as its caller wants it.
+fn blame(code: Code, others_succeed: bool) -> Blame {
     match code {
-        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange | Code::AlreadyExists => Blame::Event,
-        Code::Unavailable | Code::Unauthenticated | Code::PermissionDenied | Code::Unimplemented => Blame::Service,
+        Code::InvalidArgument | Code::OutOfRange | Code::AlreadyExists => Blame::Event,
+        Code::FailedPrecondition if others_succeed => Blame::Batch,
+        Code::Unavailable
+        | Code::Unauthenticated
+        | Code::PermissionDenied
+        | Code::Unimplemented
+        | Code::FailedPrecondition => Blame::Service,
         Code::Canceled
         | Code::Unknown
         | Code::DeadlineExceeded

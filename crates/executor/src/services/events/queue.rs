@@ -20,6 +20,20 @@ pub(super) struct Item {
     pub _place: OwnedSemaphorePermit,
 }
 
+impl Item {
+    /// The size of its events in a request.
+    fn bytes(&self) -> usize {
+        self.events.iter().map(prost::Message::encoded_len).sum()
+    }
+}
+
+/// Bounds a batch. A single item may exceed the bytes: it is then sent alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BatchLimit {
+    pub items: usize,
+    pub bytes: usize,
+}
+
 /// Events of different actions that are sent together.
 pub(super) struct Batch {
     pub items: Vec<Item>,
@@ -29,6 +43,13 @@ pub(super) struct Batch {
     pub failing_since: Option<Instant>,
     /// The earliest time of the next try.
     pub due: Option<Instant>,
+}
+
+impl Batch {
+    /// The size of its events in a request.
+    pub fn bytes(&self) -> usize {
+        self.items.iter().map(Item::bytes).sum()
+    }
 }
 
 /// All events that are not in flight.
@@ -60,8 +81,8 @@ impl Queue {
         self.retries.push_back(batch);
     }
 
-    /// The next events to send, at most `limit` of them.
-    pub fn next(&mut self, limit: usize, now: Instant) -> Option<Batch> {
+    /// The next events to send, within the limit. A batch that is sent again stays as it is.
+    pub fn next(&mut self, limit: BatchLimit, now: Instant) -> Option<Batch> {
         self.retry_next = !self.retry_next;
         if self.retry_next {
             self.next_retry(now).or_else(|| self.next_fresh(limit))
@@ -98,14 +119,18 @@ impl Queue {
         let _ = item.reply.send(result);
     }
 
-    fn next_fresh(&mut self, limit: usize) -> Option<Batch> {
-        let mut items = Vec::new();
-        while items.len() < limit
+    fn next_fresh(&mut self, limit: BatchLimit) -> Option<Batch> {
+        let (mut items, mut bytes) = (Vec::new(), 0_usize);
+        while items.len() < limit.items
             && let Some(item) = self.fresh.pop_front()
         {
-            if let Some(item) = self.still_wanted(item) {
-                items.push(item);
+            let Some(item) = self.still_wanted(item) else { continue };
+            bytes = bytes.saturating_add(item.bytes());
+            if bytes > limit.bytes && !items.is_empty() {
+                self.fresh.push_front(item);
+                break;
             }
+            items.push(item);
         }
         (!items.is_empty()).then_some(Batch { items, failures: 0, failing_since: None, due: None })
     }

@@ -208,11 +208,84 @@ async fn an_outage_delays_but_loses_nothing() {
     let results = join_all(events).await;
     assert!(results.iter().all(Result::is_ok));
     let ended = service.started.elapsed();
-    assert!(ended < outage + Duration::from_secs(11), "found back soon: {ended:?}");
+    assert!(ended < outage + Duration::from_secs(4), "found back soon: {ended:?}");
     let calls = service.calls();
     let failed = calls.iter().filter(|call| !call.accepted).count();
     assert!(failed < 30, "a service that is away is not hammered: {failed} calls");
     assert_eq!(service.accepted().len(), 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_in_maintenance_delays_events_but_none_is_dropped() {
+    let maintenance = Duration::from_secs(120);
+    let service =
+        Service::new(move |_, at| (MS, if at < maintenance { Err(Code::FailedPrecondition) } else { Ok(()) }));
+    let sink = batcher(&service);
+    let names: Vec<_> = (0..200).map(|i| format!("a{i}")).collect();
+    let results = join_all(names.iter().map(|name| sink.record(event(name, 0)))).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    let ended = service.started.elapsed();
+    assert!(ended < maintenance + Duration::from_secs(4), "found back soon: {ended:?}");
+    let failed = service.calls().iter().filter(|call| !call.accepted).count();
+    assert!(failed < 100, "one call at a time asks whether it is over: {failed} calls");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_meets_no_precondition_does_not_delay_others() {
+    let poison = |events: &[(String, u32)]| events.iter().any(|(name, _)| name == "bad");
+    let service =
+        Service::new(move |events, _| (MS, if poison(events) { Err(Code::FailedPrecondition) } else { Ok(()) }));
+    let sink = with(&service, BatcherOptions { give_up_after: Some(Duration::from_secs(60)), ..<_>::default() });
+    let good = (0..50).map(|i| {
+        let sink = &sink;
+        async move {
+            tokio::time::sleep(MS * 100 * (i / 10)).await;
+            sink.record(event(&format!("a{i}"), 0)).await
+        }
+    });
+    let (bad, good) = tokio::join!(sink.record(event("bad", 0)), join_all(good));
+    assert!(good.iter().all(Result::is_ok));
+    assert!(matches!(bad, Err(EventError::GaveUp { .. })), "the caller decides again: {bad:?}");
+    let last_good = service.calls().iter().filter(|call| call.accepted).map(|call| call.at).max().unwrap();
+    assert!(last_good < Duration::from_secs(15), "{last_good:?}");
+}
+
+/// An event of this size, roughly.
+fn sized(action: &str, bytes: usize) -> ActionEvent {
+    let mut event = event(action, 0);
+    event.id.as_mut().unwrap().run.as_mut().unwrap().org = "x".repeat(bytes);
+    event
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_are_bounded_in_bytes() {
+    let service = Service::new(|_, _| (MS, Ok(())));
+    let sink = with(&service, BatcherOptions { max_calls: 1, max_batch_bytes: 10_000, ..<_>::default() });
+    let sizes = (0..20).map(|i| if i == 7 { 50_000 } else { 3_000 });
+    let events: Vec<_> = sizes.enumerate().map(|(i, bytes)| sized(&format!("a{i}"), bytes)).collect();
+    let results = join_all(events.into_iter().map(|event| sink.record(event))).await;
+    assert!(results.iter().all(Result::is_ok));
+    let calls = service.calls();
+    assert!(calls.iter().all(|call| call.events.len() <= 3), "{calls:?}");
+    assert!(calls.iter().any(|call| call.events == [("a7".to_owned(), 0)]), "the large one goes alone: {calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_with_a_smaller_limit_gets_smaller_batches() {
+    // Four events at most: about 400 kB.
+    let service = Service::new(|events, _| (MS, if events.len() > 4 { Err(Code::ResourceExhausted) } else { Ok(()) }));
+    let sink = with(&service, BatcherOptions { max_calls: 1, give_up_after: None, ..<_>::default() });
+    let burst = |round: usize| {
+        let sink = &sink;
+        let events: Vec<_> = (0..16).map(|i| sized(&format!("r{round}a{i}"), 100_000)).collect();
+        join_all(events.into_iter().map(|event| sink.record(event)))
+    };
+    assert!(burst(0).await.iter().all(Result::is_ok));
+    let refused = || service.calls().iter().filter(|call| !call.accepted).count();
+    let learned = refused();
+    assert!(learned > 0);
+    assert!(burst(1).await.iter().all(Result::is_ok));
+    assert_eq!(refused(), learned, "the limit is remembered");
 }
 
 #[tokio::test(start_paused = true)]
