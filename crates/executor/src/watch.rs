@@ -208,12 +208,14 @@ impl WatchContext {
         let client = kube::Client::try_from(kube::Config::new(address)).expect("a client");
         let caches = Caches::new("flyte");
         let writer = crate::cluster::kube::Writer::new(client.clone());
+        let queue = Arc::<Queue>::default();
+        queue.open();
         let clock: Arc<dyn Clock> = Arc::new(aileron_machinery::time::clock::SystemClock);
         Self {
             client,
             objects: Arc::new(KubeObjects::new(writer, caches.clone(), Arc::clone(&clock))),
             caches,
-            queue: Arc::default(),
+            queue,
             clock,
             synced: Synced::new(Readiness::default()),
             cancel: CancellationToken::new(),

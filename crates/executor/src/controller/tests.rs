@@ -61,7 +61,21 @@ impl EventSink for Nowhere {
     }
 }
 
+/// A service that never answers.
+struct Silent;
+
+#[async_trait]
+impl EventSink for Silent {
+    async fn record_all(&self, _: Vec<ActionEvent>) -> Result<(), EventError> {
+        std::future::pending().await
+    }
+}
+
 fn controller(action_store: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
+    controller_with(action_store, queue, Arc::new(Nowhere))
+}
+
+fn controller_with(action_store: &Arc<ActionStore>, queue: &Arc<Queue>, events: Arc<dyn EventSink>) -> Controller {
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let writer = Writer::new(kube::Client::try_from(nowhere).unwrap());
     let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer, Caches::new("flyte"), Arc::new(SystemClock)));
@@ -77,7 +91,7 @@ fn controller(action_store: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller
     let backends = Backends { manager, secrets: Arc::new(NoServices), waker: Arc::new(NoWaker) };
     let registry = Registry::new(&PluginSet::new(), &rules, &backends).unwrap();
     let actions: Arc<dyn Actions> = Arc::new(InMemory(Arc::clone(action_store)));
-    let statuses = StatusWriter::new(Arc::clone(&actions), Arc::new(Nowhere), Arc::new(SystemClock), "");
+    let statuses = StatusWriter::new(Arc::clone(&actions), events, Arc::new(SystemClock), "");
     let statuses = Arc::new(statuses.holding_in(Arc::clone(action_store) as _));
     let reconciler = Reconciler {
         registry: Arc::new(registry),
@@ -137,6 +151,7 @@ fn what_only_the_look_for_safety_finds_is_counted() {
     metrics::with_local_recorder(&recorder, || {
         runtime.block_on(async {
             let (action_store, queue) = (Arc::<ActionStore>::default(), Arc::<Queue>::default());
+            queue.open();
             let controller = controller(&action_store, &queue);
             let key = ActionKey::new("ns", "gate");
             let look = async |signal: bool| {
@@ -219,4 +234,27 @@ fn a_round_that_the_gate_asks_for_far_ahead_is_one_for_safety() {
     assert!(matches!(next(150), Next::Safety(_)));
     assert!(matches!(next(20), Next::At(_)), "a pause that ends by itself");
     assert!(matches!(next_round(Wake::OnChange, None, true, now, instant), Next::Safety(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_is_noticed_while_every_round_is_busy_and_ends_rounds_that_hang() {
+    let (action_store, queue) = (Arc::<ActionStore>::default(), Arc::<Queue>::default());
+    for name in ["one", "two"] {
+        // Its end is recorded at once, because it has no template.
+        let spec = TaskActionSpec { action_type: String::new(), ..condition(name).spec };
+        action_store.observe(TaskAction { spec, ..condition(name) });
+    }
+    let controller = Arc::new(controller_with(&action_store, &queue, Arc::new(Silent)));
+    let reconciler = Arc::downgrade(&controller.reconciler);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(controller.run(stop.clone()));
+    // The first action occupies the only round, the second one waits for it.
+    while queue.depth() != 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let began = tokio::time::Instant::now();
+    stop.cancel();
+    running.await.unwrap();
+    assert!(began.elapsed() <= DRAIN_TIMEOUT + FLUSH_TIMEOUT, "{:?}", began.elapsed());
+    assert_eq!(reconciler.strong_count(), 0, "a round goes on after the end of the controller");
 }
