@@ -1,31 +1,31 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test measure demo vectors control-plane toolchain fmt lint docs bench clean
+.PHONY: help build test measure demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
 
 CARGO ?= cargo
-PARITY := $(CARGO) run --quiet --package aileron-parity --bin
+PARITY := $(CARGO) run --locked --quiet --package aileron-parity --bin
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: toolchain ## Build everything, optimised
-	$(CARGO) build --workspace --release
+	$(CARGO) build --locked --workspace --release
 
 # Formatting first because it takes a second; the control plane before cargo, so that its progress is seen.
 test: toolchain control-plane ## Run all checks: formatting, lints, unit and property tests, vectors, suites on the sandbox and on a real API server
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) test --workspace
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) test --locked --workspace
 	$(MAKE) --no-print-directory measure
 
 # Suites that compare times, one after the other: beside others they would measure those.
 measure: toolchain control-plane ## Run the suites that measure: many tasks under quotas, on a sandbox and on a real API server
-	$(CARGO) test --workspace --test suites -- --ignored --test-threads 1
+	$(CARGO) test --locked --workspace --test suites -- --ignored --test-threads 1
 
 # Two calls: the first shows how the build gets on, the second nothing but the demo.
 demo: toolchain ## Run the example tasks in a sandbox of their own and show how they end
-	$(CARGO) build --package aileron
-	@$(CARGO) run --quiet --package aileron -- demo
+	$(CARGO) build --locked --package aileron
+	@$(CARGO) run --locked --quiet --package aileron -- demo
 
 vectors: toolchain ## Compare with recorded vectors: make vectors DIR=<folder> [ONLY=<family>[/<plugin>][,..]] [OUT=<folder>]
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=<folder> [ONLY=<family>[/<plugin>][,..]] [OUT=<folder>]" >&2; exit 2; }
@@ -41,17 +41,17 @@ toolchain:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install rustup, it then brings the compiler that rust-toolchain.toml names" >&2; exit 1; }
 
 bench: toolchain ## Measure building and reading pods: time and allocations
-	$(CARGO) bench --package aileron-parity --bench pod
+	$(CARGO) bench --locked --package aileron-parity --bench pod
 
 fmt: ## Format the sources
 	$(CARGO) fmt --all
 
 lint: ## Check formatting and lints
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 docs: ## Build the API documentation
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
 clean: ## Remove what was built here (the control plane stays in its cache)
 	$(CARGO) clean
