@@ -43,6 +43,28 @@ toolchain:
 bench: toolchain ## Measure building and reading pods: time and allocations
 	$(CARGO) bench --locked --package aileron-parity --bench pod
 
+# Kept beside the control plane, so that it is built once. The lock file of the tool pins what it is made of.
+CARGO_DENY_VERSION := 0.20.2
+CACHE := $(or $(AILERON_CACHE),$(HOME)/.cache/aileron)
+CARGO_DENY := $(CACHE)/tools/cargo-deny-$(CARGO_DENY_VERSION)
+
+$(CARGO_DENY)/bin/cargo-deny:
+	$(CARGO) install --locked --version $(CARGO_DENY_VERSION) --root $(CARGO_DENY) cargo-deny
+
+deny: toolchain $(CARGO_DENY)/bin/cargo-deny ## Check licences, banned crates and sources with cargo-deny (installs it once)
+	$(CARGO_DENY)/bin/cargo-deny --locked check bans licenses sources
+
+# Not part of `make test`: the database is a git repository that cannot be reached from every machine.
+advisories: toolchain $(CARGO_DENY)/bin/cargo-deny ## Check for known vulnerabilities and yanked crates (needs the network)
+	@$(CARGO_DENY)/bin/cargo-deny --locked check advisories || { echo "advisories: the check failed, see above. If the database could not be fetched, nothing was checked: run this where github.com/RustSec/advisory-db can be reached" >&2; exit 1; }
+
+PLATFORM ?= $(shell rustc -vV | sed -n 's/^host: //p')
+sbom: toolchain ## Write what the binary is made of: make sbom [OUT=aileron.cdx.json] [PLATFORM=<target triple>]
+	$(PARITY) sbom -- --out "$(or $(OUT),aileron.cdx.json)" --platform "$(PLATFORM)"
+
+fuzz: toolchain ## Run libFuzzer targets: make fuzz [TARGET=<name>|all] [RUNS=100000]
+	CARGO="$(CARGO)" fuzz/run "$(or $(TARGET),all)" "$(or $(RUNS),100000)"
+
 fmt: ## Format the sources
 	$(CARGO) fmt --all
 
