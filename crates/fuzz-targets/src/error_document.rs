@@ -42,11 +42,11 @@ impl Reader {
         store.insert(OUTPUTS, data.to_vec());
         let _ = block_on(read_result(&store, OUTPUTS, ERROR, true));
         store.insert(ERROR, data.to_vec());
-        match block_on(read_result(&store, OUTPUTS, ERROR, true)) {
-            Ok(TaskResult::Succeeded) => assert!(false, "a task that wrote an error document did not succeed"),
-            Ok(TaskResult::Error { .. }) => {
-                assert!(block_on(read_error(&store, ERROR)).is_ok_and(|error| error.is_some()))
-            }
+        let result = block_on(read_result(&store, OUTPUTS, ERROR, true));
+        let succeeded = matches!(result, Ok(TaskResult::Succeeded));
+        assert!(!succeeded, "a task that wrote an error document did not succeed");
+        match result {
+            Ok(_) => assert!(block_on(read_error(&store, ERROR)).is_ok_and(|error| error.is_some())),
             Err(error) => {
                 let text = chain(&error);
                 assert!(text.contains(ERROR), "{text:?} does not name the file");

@@ -7,9 +7,11 @@ use crate::{
     api_request, configuration, error_document, literals, object, plugin_state, quota_message, task_file, task_template,
 };
 
+type Function = dyn Fn(&[u8]) + Send + Sync;
+
 /// A function for any bytes.
 #[derive(Clone)]
-pub struct Target(Arc<dyn Fn(&[u8]) + Send + Sync>);
+pub struct Target(Arc<Function>);
 
 impl Target {
     /// Prepares the target of this name.
