@@ -1,37 +1,37 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test measure simulate demo vectors control-plane toolchain fmt lint docs bench clean
+.PHONY: help build test measure simulate demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
 
 CARGO ?= cargo
-PARITY := $(CARGO) run --quiet --package aileron-parity --bin
+PARITY := $(CARGO) run --locked --quiet --package aileron-parity --bin
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: toolchain ## Build everything, optimised
-	$(CARGO) build --workspace --release
+	$(CARGO) build --locked --workspace --release
 
 # Formatting first because it takes a second; the control plane before cargo, so that its progress is seen.
 test: toolchain control-plane ## Run all checks: formatting, lints, unit and property tests, vectors, suites on the sandbox and on a real API server
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) test --workspace
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) test --locked --workspace
 	$(MAKE) --no-print-directory measure
 
 # Suites that compare times, one after the other: beside others they would measure those.
 measure: toolchain control-plane ## Run the suites that measure: many tasks under quotas, on a sandbox and on a real API server
-	$(CARGO) test --workspace --test suites -- --ignored --test-threads 1
+	$(CARGO) test --locked --workspace --test suites -- --ignored --test-threads 1
 
 # Optimised: a campaign is long, and the same binary runs each seed in a process of its own.
 simulate: toolchain ## Simulate executors in a faulty cluster: make simulate [SEEDS=<number>] [FROM=<first seed>]
-	$(CARGO) build --profile simulate --package aileron-simulator
+	$(CARGO) build --locked --profile simulate --package aileron-simulator
 	target/simulate/aileron-simulator patterns
 	target/simulate/aileron-simulator campaign --seeds $(or $(SEEDS),1000) --from $(or $(FROM),0)
 
 # Two calls: the first shows how the build gets on, the second nothing but the demo.
 demo: toolchain ## Run the example tasks in a sandbox of their own and show how they end
-	$(CARGO) build --package aileron
-	@$(CARGO) run --quiet --package aileron -- demo
+	$(CARGO) build --locked --package aileron
+	@$(CARGO) run --locked --quiet --package aileron -- demo
 
 vectors: toolchain ## Compare with recorded vectors: make vectors DIR=<folder> [ONLY=<family>[/<plugin>][,..]] [OUT=<folder>]
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=<folder> [ONLY=<family>[/<plugin>][,..]] [OUT=<folder>]" >&2; exit 2; }
@@ -47,17 +47,39 @@ toolchain:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install rustup, it then brings the compiler that rust-toolchain.toml names" >&2; exit 1; }
 
 bench: toolchain ## Measure building and reading pods: time and allocations
-	$(CARGO) bench --package aileron-parity --bench pod
+	$(CARGO) bench --locked --package aileron-parity --bench pod
+
+# Kept beside the control plane, so that it is built once. The lock file of the tool pins what it is made of.
+CARGO_DENY_VERSION := 0.20.2
+CACHE := $(or $(AILERON_CACHE),$(HOME)/.cache/aileron)
+CARGO_DENY := $(CACHE)/tools/cargo-deny-$(CARGO_DENY_VERSION)
+
+$(CARGO_DENY)/bin/cargo-deny:
+	$(CARGO) install --locked --version $(CARGO_DENY_VERSION) --root $(CARGO_DENY) cargo-deny
+
+deny: toolchain $(CARGO_DENY)/bin/cargo-deny ## Check licences, banned crates and sources with cargo-deny (installs it once)
+	$(CARGO_DENY)/bin/cargo-deny --locked check bans licenses sources
+
+# Not part of `make test`: the database is a git repository that cannot be reached from every machine.
+advisories: toolchain $(CARGO_DENY)/bin/cargo-deny ## Check for known vulnerabilities and yanked crates (needs the network)
+	@$(CARGO_DENY)/bin/cargo-deny --locked check advisories || { echo "advisories: the check failed, see above. If the database could not be fetched, nothing was checked: run this where github.com/RustSec/advisory-db can be reached" >&2; exit 1; }
+
+PLATFORM ?= $(shell rustc -vV | sed -n 's/^host: //p')
+sbom: toolchain ## Write what the binary is made of: make sbom [OUT=aileron.cdx.json] [PLATFORM=<target triple>]
+	$(PARITY) sbom -- --out "$(or $(OUT),aileron.cdx.json)" --platform "$(PLATFORM)"
+
+fuzz: toolchain ## Run libFuzzer targets: make fuzz [TARGET=<name>|all] [RUNS=100000]
+	CARGO="$(CARGO)" fuzz/run "$(or $(TARGET),all)" "$(or $(RUNS),100000)"
 
 fmt: ## Format the sources
 	$(CARGO) fmt --all
 
 lint: ## Check formatting and lints
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 docs: ## Build the API documentation
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
 clean: ## Remove what was built here (the control plane stays in its cache)
 	$(CARGO) clean

@@ -15,8 +15,8 @@ use prost_types::{
     ServiceDescriptorProto,
 };
 
-/// The newest release when these files were written. Raise it together with the `.proto` files.
-const VERSION: &str = "2.0.53";
+/// The published package by version and sum, as pip reads it.
+const REQUIREMENTS: &str = include_str!("flyteidl2.txt");
 
 /// Everything a set of files declares, by full name.
 #[derive(Default)]
@@ -85,19 +85,25 @@ impl Shape {
 
 fn published() -> Declared {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let cached = cache_folder(manifest).join(format!("flyteidl2-{VERSION}.descriptors.bin"));
+    let version = version();
+    let cached = cache_folder(manifest).join(format!("flyteidl2-{version}.descriptors.bin"));
     if !cached.is_file() {
         let script = manifest.join("tests/flyteidl2_descriptors.py");
-        let run = Command::new("python3").arg(&script).arg(VERSION).arg(&cached).output();
+        let run = Command::new("python3").arg(&script).arg(manifest.join("tests/flyteidl2.txt")).arg(&cached).output();
         let remedy = "this test needs python3, pip and a package index for its first run";
         let output = run.unwrap_or_else(|error| panic!("cannot start python3 ({error}); {remedy}"));
         let printed = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "cannot fetch flyteidl2 {VERSION}; {remedy}\n{printed}");
+        assert!(output.status.success(), "cannot fetch flyteidl2 {version}; {remedy}\n{printed}");
     }
     let bytes = std::fs::read(&cached).unwrap_or_else(|error| panic!("{}: {error}", cached.display()));
     let set = FileDescriptorSet::decode(bytes.as_slice())
         .unwrap_or_else(|error| panic!("{} is damaged ({error}); delete it and run again", cached.display()));
     Declared::of(&set.file)
+}
+
+fn version() -> &'static str {
+    let pinned = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("flyteidl2=="));
+    pinned.and_then(|rest| rest.split_whitespace().next()).unwrap()
 }
 
 fn cache_folder(manifest: &Path) -> PathBuf {
@@ -200,7 +206,7 @@ fn our_files_agree_with_the_published_package() {
     assert!(ours.messages.len() > 150, "only {} messages of ours were found", ours.messages.len());
     assert!(ours.services.len() >= 5 && ours.enums.len() > 30);
     let found = differences(&ours, &published);
-    assert!(found.is_empty(), "{} differences with flyteidl2 {VERSION}:\n{}", found.len(), found.join("\n"));
+    assert!(found.is_empty(), "{} differences with flyteidl2 {}:\n{}", found.len(), version(), found.join("\n"));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 """Writes the descriptors of Flyte's published Python package as one FileDescriptorSet.
 
-Usage: flyteidl2_descriptors.py VERSION OUTPUT
+Usage: flyteidl2_descriptors.py REQUIREMENTS OUTPUT
 
-The package is downloaded with pip but neither installed nor imported: every generated module carries its serialized
-FileDescriptorProto as a bytes literal, which the parser of the standard library finds.
+REQUIREMENTS is a file of pip with the version and the sha256 sum of the package. The package is downloaded with pip but
+neither installed nor imported: every generated module carries its serialized FileDescriptorProto as a bytes literal,
+which the parser of the standard library finds.
 """
 
 import ast
@@ -17,12 +18,12 @@ import zipfile
 FILE_TAG = b"\x0a"
 
 
-def download(version, folder):
+def download(requirements, folder):
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*command, "--dest", folder, f"flyteidl2=={version}"], check=True)
+    subprocess.run([*command, "--require-hashes", "--dest", folder, "--requirement", requirements], check=True)
     wheels = [name for name in os.listdir(folder) if name.endswith(".whl")]
     if len(wheels) != 1:
-        sys.exit(f"expected one wheel of flyteidl2 {version}, got {wheels}")
+        sys.exit(f"expected the one wheel that {requirements} names, got {wheels}")
     return os.path.join(folder, wheels[0])
 
 
@@ -44,11 +45,11 @@ def varint(number):
     return bytes(encoded)
 
 
-def main(version, output):
+def main(requirements, output):
     with tempfile.TemporaryDirectory() as folder:
-        files = list(serialized_files(download(version, folder)))
+        files = list(serialized_files(download(requirements, folder)))
     if not files:
-        sys.exit(f"flyteidl2 {version} holds no descriptors; its generated modules have changed their form")
+        sys.exit(f"the wheel that {requirements} names holds no descriptors; its generated modules have changed their form")
     os.makedirs(os.path.dirname(output), exist_ok=True)
     # Written beside the target and renamed, so that a broken run never leaves half a file in the cache.
     partial = f"{output}.{os.getpid()}"

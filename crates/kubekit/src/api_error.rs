@@ -106,7 +106,8 @@ mod tests {
         {
             assert!(error(code, reason).is_transient(), "{code} {reason}");
         }
-        let lasting = [(400, "BadRequest"), (403, "Forbidden"), (404, "NotFound"), (409, "AlreadyExists"), (422, "Invalid")];
+        let lasting =
+            [(400, "BadRequest"), (403, "Forbidden"), (404, "NotFound"), (409, "AlreadyExists"), (422, "Invalid")];
         for (code, reason) in lasting {
             assert!(!error(code, reason).is_transient(), "{code} {reason}");
         }

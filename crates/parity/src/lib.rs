@@ -2,8 +2,8 @@
 
 pub mod cluster;
 pub mod events_stub;
-pub mod fuzz;
 pub mod kubelet;
+pub mod sbom;
 pub mod structure;
 pub mod suite;
 pub mod vectors;

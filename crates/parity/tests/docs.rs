@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
 
 /// All pages, by their paths from the root.
 fn pages() -> BTreeMap<String, String> {
-    let mut paths: Vec<String> = ["README.md", "DESIGN.md", "CONTRIBUTING.md"].map(str::to_owned).into();
+    let mut paths: Vec<String> = ["README.md", "DESIGN.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned).into();
     for folder in ["docs", "docs/plugins"] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

@@ -3,16 +3,24 @@
 //! `AILERON_FUZZ_CASES=100000 cargo test -p aileron-parity --test fuzz` runs more cases.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use aileron_idl::flyteidl2::core::TaskTemplate;
+use aileron_fuzz_targets::Answer;
+use aileron_fuzz_targets::object::Reader;
+use aileron_fuzz_targets::task_template::Builder;
+use aileron_idl::flyteidl2::core::{LiteralMap, TaskTemplate};
 use aileron_idl::{message_from_json, message_to_json};
-use aileron_kubekit::names::is_subdomain;
-use aileron_parity::fuzz::{Answer, Builder, Reader};
+use aileron_machinery::PhaseInfo;
 use aileron_parity::vectors::case::{Case, load};
-use aileron_parity::vectors::context::template;
+use aileron_parity::vectors::context::{of_case, template};
+use aileron_parity::vectors::installation::Installation;
 use aileron_preview::explain::path::{FieldPath, leaves};
+use aileron_preview::read;
+use aileron_preview::render::Offline;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodTemplate;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use prost::Message;
@@ -38,10 +46,36 @@ static BUILDER: LazyLock<Builder> = LazyLock::new(|| {
     let names = ["python-plain-default", "python-plain-allknobs"];
     let cases: Vec<_> =
         cases_of("build/real-sdk-pod").into_iter().filter(|case| names.contains(&case.name.as_str())).collect();
-    Builder::new(&cases).unwrap()
+    Builder::with(cases.iter().map(installation).collect())
 });
 
-/// One change that damages a document.
+/// The installation of a recorded case: its configuration and pod templates.
+fn installation(case: &Case) -> Offline {
+    let given = read::task(b"{type: python}").unwrap();
+    let templates = case.input("context").get("podTemplates").cloned().unwrap_or_default();
+    let pod_templates: Option<Vec<PodTemplate>> = serde_json::from_value(templates).unwrap();
+    Offline {
+        action: given.action,
+        template: given.template,
+        config: Installation::of(case).unwrap().config,
+        plugins: aileron_plugins::builtin(),
+        pod_templates: pod_templates.unwrap_or_default(),
+        inputs: Some(LiteralMap::default()),
+        environment: BTreeMap::new(),
+        executor_namespace: "flyte".into(),
+        now: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// Reads an object as the plugin of its recorded case does.
+fn read_object(case: &Case, object: &Value) -> Answer<PhaseInfo> {
+    let installation = Installation::of(case).unwrap();
+    let task = of_case(case, &installation).unwrap().with_inputs();
+    let reader = Reader::with(vec![(installation.k8s_plugin(case).unwrap(), task)]);
+    reader.read(&[&[0][..], object.to_string().as_bytes()].concat())
+}
+
+/// One damage to a document.
 #[derive(Clone, Debug)]
 enum Damage {
     Remove(Index),
@@ -108,22 +142,9 @@ fn damage(document: &mut Value, damages: &[Damage]) {
     }
 }
 
-/// Checks that the build gives a valid object or a useful error, and the same result a second time.
-fn check_build(bytes: &[u8]) -> Result<(), TestCaseError> {
-    let answer = BUILDER.build(bytes);
-    match &answer {
-        Answer::Unreadable => {}
-        Answer::Refused(text) => prop_assert!(text.len() > 10, "{:?} is not a useful error message", text),
-        Answer::Made(object) => {
-            let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-            prop_assert!(is_subdomain(name), "{:?}", name);
-            prop_assert!(object["kind"].is_string() && object["apiVersion"].is_string());
-            if object["kind"] == "Pod" {
-                prop_assert!(object["spec"]["containers"].as_array().is_some_and(|list| !list.is_empty()));
-            }
-        }
-    }
-    prop_assert_eq!(BUILDER.build(bytes), answer);
+/// The target checks the object or the error; the answer must be the same when asked again.
+fn is_answered(bytes: &[u8]) -> Result<(), TestCaseError> {
+    prop_assert_eq!(BUILDER.build(bytes), BUILDER.build(bytes));
     Ok(())
 }
 
@@ -169,31 +190,7 @@ proptest! {
         let case = place.get(&PODS);
         let mut object = case.input("resource").clone();
         damage(&mut object, &damages);
-        let reader = Reader::new(case).unwrap();
-        let bytes = object.to_string();
-        let answer = reader.read(bytes.as_bytes());
-        if let Answer::Refused(text) = &answer {
-            prop_assert!(text.len() > 10, "{:?} is not a useful error message", text);
-        }
-        prop_assert_eq!(reader.read(bytes.as_bytes()), answer);
-    }
-}
-
-/// Writes the recordings as initial corpus for libFuzzer to the folder in `AILERON_FUZZ_SEEDS`.
-#[test]
-fn seeds_are_written_to_the_configured_folder() {
-    let Some(folder) = std::env::var_os("AILERON_FUZZ_SEEDS").map(std::path::PathBuf::from) else { return };
-    let write = |target: &str, number: usize, bytes: &[u8]| {
-        let folder = folder.join(target);
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join(number.to_string()), bytes).unwrap();
-    };
-    for (number, template) in TEMPLATES.iter().enumerate() {
-        let choice = u8::from(number % 2 == 0);
-        write("build_object", number, &[&[choice][..], &template.encode_to_vec()].concat());
-    }
-    for (number, case) in PODS.iter().enumerate() {
-        write("read_object", number, case.input("resource").to_string().as_bytes());
+        prop_assert_eq!(read_object(case, &object), read_object(case, &object));
     }
 }
 
@@ -203,10 +200,7 @@ fn most_undamaged_recordings_are_built_and_read() {
         let bytes = [&[0][..], &template.encode_to_vec()].concat();
         matches!(BUILDER.build(&bytes), Answer::Made(_))
     });
-    assert!(built.count() * 2 > TEMPLATES.len(), "most recordings must build; otherwise the properties test nothing");
-    let read = PODS.iter().filter(|case| {
-        let bytes = case.input("resource").to_string();
-        matches!(Reader::new(case).unwrap().read(bytes.as_bytes()), Answer::Made(_))
-    });
+    assert!(built.count() * 2 > TEMPLATES.len(), "most recordings must build, or the rest looks at nothing");
+    let read = PODS.iter().filter(|case| matches!(read_object(case, case.input("resource")), Answer::Made(_)));
     assert!(read.count() * 2 > PODS.len());
 }

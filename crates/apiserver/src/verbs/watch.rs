@@ -28,9 +28,9 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 const CHUNK_BYTES: usize = 32 * 1024;
 /// Duration of a watch without `timeoutSeconds`. kube-apiserver closes such a watch after 30 to 60 minutes.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Upper bound of `timeoutSeconds`: a year. A larger number means "without end", and no clock could represent a
-/// deadline after the largest number that a request can contain.
-const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Longest duration of a watch, whatever `timeoutSeconds` says. Clients start a closed watch again, and the end of a much
+/// longer one cannot be expressed as a time.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// An open watch.
 struct Watch {
@@ -57,6 +57,12 @@ enum Pending {
     Line(Bytes),
 }
 
+/// How long a watch stays open. 0 means the same as no `timeoutSeconds`.
+fn duration(timeout_seconds: Option<u64>) -> Duration {
+    let wanted = timeout_seconds.filter(|seconds| *seconds > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    wanted.min(MAX_TIMEOUT)
+}
+
 /// Starts a watch and answers with its stream.
 pub(crate) fn watch(
     state: &Arc<ServerState>,
@@ -73,9 +79,7 @@ pub(crate) fn watch(
         _ if query.get("sendInitialEvents").is_some() && !initial => WatchStart::After(state.store.revision()),
         _ => WatchStart::Now,
     };
-    let timeout = query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
-    let timeout = timeout.map_or(DEFAULT_TIMEOUT, |seconds| Duration::from_secs(seconds).min(MAX_TIMEOUT));
-    let deadline = Instant::now() + timeout;
+    let deadline = Instant::now() + duration(query.number("timeoutSeconds")?);
     let (listed, cursor) = match state.store.open(&kind.resource, namespace, start) {
         Ok(opened) => opened,
         // kube-apiserver reports this error in the stream, with the status code 200.
@@ -224,5 +228,19 @@ impl Watch {
         let object: Value =
             json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata});
         line("BOOKMARK", object.to_string().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_timeout_can_be_added_to_the_clock() {
+        assert_eq!(duration(None), DEFAULT_TIMEOUT);
+        assert_eq!(duration(Some(0)), DEFAULT_TIMEOUT);
+        assert_eq!(duration(Some(5)), Duration::from_secs(5));
+        assert_eq!(duration(Some(u64::MAX)), MAX_TIMEOUT);
+        assert!(Instant::now().checked_add(duration(Some(1 << 63))).is_some());
     }
 }

@@ -39,7 +39,8 @@ pub fn client(config: Config) -> anyhow::Result<Client> {
     #[cfg(target_os = "linux")]
     connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
     connector.set_connect_timeout(Some(CONNECT));
-    let connector = config.rustls_https_connector_with_connector(connector).context("the credentials of the cluster")?;
+    let connector =
+        config.rustls_https_connector_with_connector(connector).context("the credentials of the cluster")?;
     let client: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())

@@ -183,7 +183,7 @@ fn find_or_build() -> Result<PathBuf> {
     if built.is_none() || built < newest {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.args(["build", "--quiet", "--package", "aileron"]).current_dir(&crates);
+        command.args(["build", "--locked", "--quiet", "--package", "aileron"]).current_dir(&crates);
         if target.ends_with("release") {
             command.arg("--release");
         }
