@@ -1,6 +1,7 @@
 //! Blob storage for inputs, outputs and error documents of tasks.
 
 mod backends;
+mod boundary;
 mod files;
 mod location;
 mod memory;
@@ -70,6 +71,36 @@ pub enum StorageError {
         named: String,
         /// The configured container.
         configured: String,
+    },
+    /// The scheme of the reference is not configured.
+    #[error(
+        "storage reference {uri:?} has the scheme {scheme:?}, which is not configured; \
+         add storage.schemes.{scheme} to use it"
+    )]
+    SchemeNotConfigured {
+        /// The reference.
+        uri: String,
+        /// Its scheme.
+        scheme: String,
+    },
+    /// The reference is outside of the locations that the configuration allows.
+    #[error(
+        "storage reference {uri:?} is outside of the allowed locations ({allowed}); \
+         add its directory to storage.allowed-prefixes to use it"
+    )]
+    OutsideBoundary {
+        /// The reference.
+        uri: String,
+        /// The allowed locations.
+        allowed: String,
+    },
+    /// The store in the memory of the process is full.
+    #[error("failed to write {uri}: the store in memory has a limit of {limit} bytes; use another storage.type")]
+    MemoryFull {
+        /// The reference.
+        uri: String,
+        /// The limit in bytes.
+        limit: usize,
     },
     /// The blob is larger than the download limit.
     #[error(

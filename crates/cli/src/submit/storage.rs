@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use aileron_config::Config;
 use aileron_executor::assembly::storage_settings;
-use aileron_executor::storage::{Backend, BlobStore, Location, ObjectStores, StorageSettings};
+use aileron_executor::storage::{Backend, BlobStore, Location, ObjectStores, SchemeSettings, StorageSettings};
 use anyhow::{Context, bail};
 use bytes::Bytes;
 
@@ -47,7 +47,15 @@ impl Storage {
             (None, backend) => format!("{}://{}", backend.scheme(), settings.container),
         };
         // The limit on downloads protects the memory of an executor. It does not apply to a command of a user.
-        let settings = StorageSettings { max_download_mb: 0, ..settings };
+        let mut settings = StorageSettings { max_download_mb: 0, ..settings };
+        if let Some(uri) = at {
+            // The boundary protects an executor from its tasks. It does not apply to what a user asks for.
+            if let Some((scheme, _)) = uri.split_once("://").filter(|(scheme, _)| *scheme != settings.backend.scheme())
+            {
+                settings.schemes.entry(scheme.to_ascii_lowercase()).or_default();
+            }
+            settings.allowed_prefixes.push(uri.to_owned());
+        }
         Ok(Self { store: Arc::new(ObjectStores::new(settings)?), prefix })
     }
 
@@ -80,6 +88,7 @@ pub fn any_store() -> anyhow::Result<Arc<dyn BlobStore>> {
         backend: Backend::Local,
         container: "none".to_owned(),
         config: root.into(),
+        schemes: ["s3", "gs", "abfs", "abfss"].map(|scheme| (scheme.to_owned(), SchemeSettings::default())).into(),
         max_download_mb: 0,
         ..StorageSettings::default()
     };

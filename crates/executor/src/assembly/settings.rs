@@ -63,7 +63,7 @@ pub fn storage_settings(config: &StorageConfig) -> Result<StorageSettings, Stora
             "" => None,
             kind => Some(Backend::from_config("stow", kind).ok_or_else(|| unknown(scheme, kind))?),
         };
-        schemes.insert(scheme.clone(), SchemeSettings { backend, config: settings.config.clone() });
+        schemes.insert(scheme.to_ascii_lowercase(), SchemeSettings { backend, config: settings.config.clone() });
     }
     Ok(StorageSettings {
         backend,
@@ -71,6 +71,7 @@ pub fn storage_settings(config: &StorageConfig) -> Result<StorageSettings, Stora
         config: config.stow.config.clone(),
         multi_container: config.enable_multicontainer,
         schemes,
+        allowed_prefixes: config.allowed_prefixes.clone(),
         max_download_mb: u64::try_from(config.limits.max_download_mbs).unwrap_or_default(),
         timeout: config.default_http_client.timeout.to_std().unwrap_or_default(),
     })

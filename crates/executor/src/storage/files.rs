@@ -11,7 +11,8 @@ use super::{Location, StorageError, check_limit};
 /// A root directory with one directory per container. Mirrors stow's local location.
 ///
 /// # Differs from upstream
-/// `file:///a/b` is the absolute path `/a/b`; upstream looks for it below the root. A container's directory is created at
+/// `file:///a/b` is the absolute path `/a/b`; upstream looks for it below the root. A path that leaves the root through a
+/// symbolic link is refused. A container's directory is created at
 /// the first write. A blob is written to a temporary file and renamed, so that no reader sees a part of it.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -22,7 +23,10 @@ pub(super) struct Files {
 
 impl Files {
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), written: AtomicU64::new(0) }
+        let root = root.into();
+        // References have absolute paths.
+        let root = std::path::absolute(&root).unwrap_or(root);
+        Self { root, written: AtomicU64::new(0) }
     }
 
     fn path(&self, location: &Location) -> PathBuf {
@@ -30,8 +34,28 @@ impl Files {
         base.join(&location.container).join(&location.key)
     }
 
+    /// Refuses a path below the root that leads out of it through a symbolic link, which a task may have created. Paths of
+    /// `storage.allowed-prefixes` are not below the root.
+    async fn refuse_way_out(&self, uri: &str, path: &Path) -> Result<(), StorageError> {
+        let failed = |source| StorageError::Files { action: "look up", uri: uri.to_owned(), source };
+        let below_root = path.ancestors().take_while(|ancestor| ancestor.starts_with(&self.root));
+        for ancestor in below_root {
+            let Some(real) = absent_is_none(tokio::fs::canonicalize(ancestor).await).map_err(failed)? else { continue };
+            let root = tokio::fs::canonicalize(&self.root).await.map_err(failed)?;
+            if real.starts_with(&root) {
+                return Ok(());
+            }
+            return Err(StorageError::OutsideBoundary {
+                uri: uri.to_owned(),
+                allowed: self.root.display().to_string(),
+            });
+        }
+        Ok(())
+    }
+
     pub async fn get(&self, uri: &str, at: &Location, limit_mb: u64) -> Result<Option<Bytes>, StorageError> {
         let path = self.path(at);
+        self.refuse_way_out(uri, &path).await?;
         let failed = |source| StorageError::Files { action: "read", uri: uri.to_owned(), source };
         match size_of(&path).await.map_err(failed)? {
             None => Ok(None),
@@ -49,6 +73,7 @@ impl Files {
 
     pub async fn put(&self, uri: &str, at: &Location, content: &[u8]) -> Result<(), StorageError> {
         let path = self.path(at);
+        self.refuse_way_out(uri, &path).await?;
         self.write(&path, content).await.map_err(|source| StorageError::Files {
             action: "write",
             uri: uri.to_owned(),
@@ -57,11 +82,9 @@ impl Files {
     }
 
     pub async fn size(&self, uri: &str, at: &Location) -> Result<Option<u64>, StorageError> {
-        size_of(&self.path(at)).await.map_err(|source| StorageError::Files {
-            action: "look up",
-            uri: uri.to_owned(),
-            source,
-        })
+        let path = self.path(at);
+        self.refuse_way_out(uri, &path).await?;
+        size_of(&path).await.map_err(|source| StorageError::Files { action: "look up", uri: uri.to_owned(), source })
     }
 
     async fn write(&self, path: &Path, content: &[u8]) -> Result<(), Error> {

@@ -43,8 +43,11 @@ impl Location {
         if key.is_empty() {
             return Err(bad("it names no blob inside the container"));
         }
-        if key.split('/').any(|part| part == "..") {
+        if key.split('/').any(|part| part == "..") || matches!(container, "." | "..") {
             return Err(bad("`..` would leave the container"));
+        }
+        if key.contains('\0') || container.contains('\0') {
+            return Err(bad("it contains NUL"));
         }
         Ok(Self { scheme, container: container.to_owned(), key: key.to_owned() })
     }

@@ -20,6 +20,9 @@ impl StorageError {
         match self {
             Self::BadReference { .. }
             | Self::OtherContainer { .. }
+            | Self::SchemeNotConfigured { .. }
+            | Self::OutsideBoundary { .. }
+            | Self::MemoryFull { .. }
             | Self::ExceedsLimit { .. }
             | Self::Settings { .. } => false,
             Self::Backend { source, .. } => is_backend_outage(source),

@@ -14,9 +14,11 @@ pub struct StorageSettings {
     pub config: BTreeMap<String, String>,
     /// `enable-multicontainer`: whether other containers of the same backend may be used.
     pub multi_container: bool,
-    /// `schemes`: how to reach backends other than the configured one; without an entry the credentials of
-    /// the environment are used.
+    /// `schemes`: how to reach backends other than the configured one. Schemes without an entry cannot be used; an entry
+    /// without settings means the credentials of the environment.
     pub schemes: BTreeMap<String, SchemeSettings>,
+    /// `allowed-prefixes`: locations outside of `container` that may be used.
+    pub allowed_prefixes: Vec<String>,
     /// `limits.maxDownloadMBs`: largest blob that is read; zero means any.
     pub max_download_mb: u64,
     /// `defaultHttpClient.timeout`: time for one request; zero means the default of the storage layer.
@@ -56,6 +58,7 @@ impl Default for StorageSettings {
             config: BTreeMap::from([("region".to_owned(), "us-east-1".to_owned())]),
             multi_container: false,
             schemes: BTreeMap::new(),
+            allowed_prefixes: Vec::new(),
             max_download_mb: 2,
             timeout: Duration::ZERO,
         }

@@ -9,14 +9,15 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 
 use super::backends::Recipe;
+use super::boundary::Boundary;
 use super::files::Files;
 use super::second_try::{SECOND_TRY_AFTER, with_second_try};
 use super::{Backend, BlobStore, Location, MemoryStore, SchemeSettings, StorageError, StorageSettings, check_limit};
 
 /// Blob storage by reference: `s3://`, `gs://`, `abfs://`, `file://`, `mem://`. Mirrors the routing `DataStore`.
 ///
-/// References with the configured scheme, or with none of these schemes, go to the configured backend. The others use
-/// `schemes`, or else the credentials of the environment.
+/// References with the scheme of the configured backend go there, the others as `schemes` says. [`Boundary`] has the rules
+/// which references may be used.
 ///
 /// # Differs from upstream
 /// Buckets are never created, and `os://`, `sw://` and `redis://` are not served.
@@ -24,9 +25,18 @@ use super::{Backend, BlobStore, Location, MemoryStore, SchemeSettings, StorageEr
 pub struct ObjectStores {
     settings: StorageSettings,
     memory: MemoryStore,
-    clients: Mutex<HashMap<(String, String), Arc<dyn ObjectStore>>>,
+    boundary: Boundary,
+    /// The clients by scheme and container, the last used one at the end.
+    clients: Mutex<Vec<((String, String), Arc<dyn ObjectStore>)>>,
     files: HashMap<String, Files>,
 }
+
+/// The most clients that are kept. Each has connections and credentials, and with `enable-multicontainer` a reference can
+/// name any container. Most installations use one or two containers.
+const MAX_CLIENTS: usize = 32;
+
+/// Bounds the store in memory. It is for tests and demonstrations, and never frees anything.
+const MEMORY_CAPACITY: usize = 256 << 20;
 
 /// The store that a reference belongs to.
 enum Route<'a> {
@@ -60,7 +70,8 @@ impl ObjectStores {
             }
         }
         let stores = Self {
-            memory: MemoryStore::with_limit(settings.max_download_mb),
+            memory: MemoryStore::with_limit(settings.max_download_mb).with_capacity(MEMORY_CAPACITY),
+            boundary: Boundary::new(&settings)?,
             clients: Mutex::default(),
             files,
             settings,
@@ -72,26 +83,8 @@ impl ObjectStores {
     }
 
     fn route<'a>(&'a self, uri: &str, location: &Location) -> Result<Route<'a>, StorageError> {
-        let primary = self.settings.backend.scheme();
-        // An unknown scheme goes to the configured backend, as in older versions of Flyte, which ignored the scheme.
-        let known =
-            Backend::of_scheme(&location.scheme).is_some() || self.settings.schemes.contains_key(&location.scheme);
-        let scheme = if known { location.scheme.as_str() } else { primary };
+        let scheme = self.boundary.check(uri, location)?;
         let backend = self.backend_of(scheme);
-        if scheme == primary {
-            let absolute_file = backend == Backend::Local && location.container.is_empty();
-            let allowed = self.settings.multi_container
-                || backend == Backend::Memory
-                || absolute_file
-                || location.container == self.settings.container;
-            if !allowed {
-                return Err(StorageError::OtherContainer {
-                    uri: uri.to_owned(),
-                    named: location.container.clone(),
-                    configured: self.settings.container.clone(),
-                });
-            }
-        }
         match backend {
             Backend::Memory => Ok(Route::Memory),
             Backend::Local => self.files.get(scheme).map(Route::Files).ok_or_else(|| StorageError::Settings {
@@ -118,11 +111,20 @@ impl ObjectStores {
         chosen.or_else(|| Backend::of_scheme(scheme)).unwrap_or(self.settings.backend)
     }
 
-    fn client(&self, scheme: &str, container: &str) -> Result<Arc<dyn ObjectStore>, StorageError> {
+    /// How many clients are kept.
+    #[cfg(test)]
+    pub(super) fn clients(&self) -> usize {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub(super) fn client(&self, scheme: &str, container: &str) -> Result<Arc<dyn ObjectStore>, StorageError> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (scheme.to_owned(), container.to_owned());
-        if let Some(client) = clients.get(&key) {
-            return Ok(client.clone());
+        if let Some(found) = clients.iter().position(|(kept, _)| *kept == key) {
+            let used = clients.remove(found);
+            let client = used.1.clone();
+            clients.push(used);
+            return Ok(client);
         }
         let ambient = scheme != self.settings.backend.scheme();
         let none = SchemeSettings::default();
@@ -134,7 +136,10 @@ impl ObjectStores {
             subject: format!("scheme {scheme}"),
             detail: "the backend has no client".to_owned(),
         })?;
-        clients.insert(key, client.clone());
+        if clients.len() >= MAX_CLIENTS {
+            clients.remove(0);
+        }
+        clients.push((key, client.clone()));
         Ok(client)
     }
 }

@@ -72,16 +72,62 @@ async fn files_live_below_the_root_by_container() {
 }
 
 #[tokio::test]
-async fn an_empty_container_is_an_absolute_path() {
+async fn an_empty_container_is_an_absolute_path_below_the_root() {
     let root = tempfile::tempdir().unwrap();
     let stores = ObjectStores::new(local(root.path())).unwrap();
-    let elsewhere = tempfile::tempdir().unwrap();
-    let uri = format!("file://{}/in.pb", elsewhere.path().display());
+    let uri = format!("file://{}/elsewhere/in.pb", root.path().display());
     stores.put(&uri, Bytes::from_static(b"in")).await.unwrap();
-    assert_eq!(std::fs::read(elsewhere.path().join("in.pb")).unwrap(), b"in");
+    assert_eq!(std::fs::read(root.path().join("elsewhere/in.pb")).unwrap(), b"in");
     assert!(stores.copy(&uri, "file://bench/copy.pb").await.unwrap());
     assert_eq!(std::fs::read(root.path().join("bench/copy.pb")).unwrap(), b"in");
     assert!(!stores.copy("file://bench/none", "file://bench/other").await.unwrap());
+    let outside = tempfile::tempdir().unwrap();
+    let error = stores.get(&format!("file://{}/x", outside.path().display())).await.unwrap_err();
+    assert!(matches!(error, StorageError::OutsideBoundary { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_symbolic_link_does_not_lead_out_of_the_root() {
+    let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(outside.path().join("secret"), "s").unwrap();
+    std::fs::create_dir(root.path().join("bench")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), root.path().join("bench/link")).unwrap();
+    std::os::unix::fs::symlink(root.path().join("bench/real"), root.path().join("bench/inside")).unwrap();
+    let stores = ObjectStores::new(local(root.path())).unwrap();
+    for uri in ["file://bench/link/secret", "file://bench/link/absent/new"] {
+        assert!(matches!(stores.get(uri).await, Err(StorageError::OutsideBoundary { .. })), "{uri}");
+        assert!(matches!(stores.size(uri).await, Err(StorageError::OutsideBoundary { .. })), "{uri}");
+        let written = stores.put(uri, Bytes::from_static(b"x")).await;
+        assert!(matches!(written, Err(StorageError::OutsideBoundary { .. })), "{uri}");
+    }
+    stores.put("file://bench/real/x", Bytes::from_static(b"x")).await.unwrap();
+    assert_eq!(stores.get("file://bench/inside/x").await.unwrap().unwrap(), "x");
+}
+
+#[tokio::test]
+async fn the_store_in_memory_is_bounded() {
+    let memory = MemoryStore::new().with_capacity(20);
+    memory.put("mem://a", Bytes::from_static(b"1234567")).await.unwrap();
+    let error = memory.put("mem://b", Bytes::from_static(b"1234567")).await.unwrap_err();
+    assert!(error.to_string().contains("20 bytes") && error.to_string().contains("mem://b"), "{error}");
+    memory.put("mem://a", Bytes::from_static(b"7654321")).await.unwrap();
+    assert!(memory.remove("mem://a"));
+    memory.put("mem://b", Bytes::from_static(b"1234567")).await.unwrap();
+}
+
+#[test]
+fn clients_of_other_containers_do_not_pile_up() {
+    let settings = StorageSettings {
+        container: "b".into(),
+        config: config(&[("auth_type", "iam")]),
+        multi_container: true,
+        ..StorageSettings::default()
+    };
+    let stores = ObjectStores::new(settings).unwrap();
+    for number in 0..100 {
+        stores.client("s3", &format!("b{number}")).unwrap();
+    }
+    assert_eq!(stores.clients(), 32);
 }
 
 #[tokio::test]
@@ -93,9 +139,8 @@ async fn other_containers_need_permission() {
     assert!(error.to_string().contains("enable-multicontainer"));
     let stores = ObjectStores::new(StorageSettings { multi_container: true, ..local(root.path()) }).unwrap();
     assert_eq!(stores.get("file://other/x").await.unwrap(), None);
-    // A scheme nobody serves goes to the configured backend.
-    stores.put("weird://other/x", Bytes::from_static(b"1")).await.unwrap();
-    assert!(stores.exists("file://other/x").await.unwrap());
+    let error = stores.put("weird://other/x", Bytes::from_static(b"1")).await.unwrap_err();
+    assert!(matches!(error, StorageError::SchemeNotConfigured { .. }), "{error}");
 }
 
 #[tokio::test]

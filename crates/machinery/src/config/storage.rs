@@ -28,10 +28,15 @@ pub struct StorageConfig {
     /// Allows reading and writing buckets other than `container`.
     #[serde(rename = "enable-multicontainer")]
     pub enable_multicontainer: bool,
-    /// Settings for single URL schemes. The key is the scheme: `s3`, `gs`, `abfs`. A scheme that is not listed uses the
-    /// credentials of the environment, such as those of the service account.
+    /// Settings for single URL schemes besides that of the configured store. The key is the scheme: `s3`, `gs`, `abfs`. A
+    /// scheme that is not listed cannot be used. An entry without settings uses the credentials of the environment, such as
+    /// those of the service account.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub schemes: BTreeMap<String, SchemeConfig>,
+    /// Locations outside of `container` that tasks may use, as prefixes such as `s3://shared/models` or
+    /// `file:///mnt/data`. If a prefix has one of the schemes of `schemes`, that scheme is restricted to its prefixes.
+    #[serde(rename = "allowed-prefixes", skip_serializing_if = "Vec::is_empty")]
+    pub allowed_prefixes: Vec<String>,
     /// In-memory cache of small objects.
     #[schemars(extend("x-no-effect" = "the executor does not cache stored objects"))]
     pub cache: CachingConfig,
