@@ -95,7 +95,7 @@ fn remove_abandoned(folder: &Path, min_age: Duration) {
 /// file may be anything.
 fn open_lock(dir: &Path) -> Option<File> {
     let user = rustix::process::geteuid().as_raw();
-    if std::fs::symlink_metadata(dir).ok().filter(|found| found.is_dir())?.uid() != user {
+    if std::fs::symlink_metadata(dir).ok().filter(std::fs::Metadata::is_dir)?.uid() != user {
         return None;
     }
     open_regular(File::options().read(true), &dir.join(LOCK)).ok()
