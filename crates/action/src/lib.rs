@@ -11,6 +11,7 @@ pub mod pending;
 pub mod plugin_choice;
 mod required_fields;
 pub mod settings;
+pub mod shorten;
 mod task_action;
 pub mod template;
 
