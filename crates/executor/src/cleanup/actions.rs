@@ -8,8 +8,11 @@ use aileron_action::TaskAction;
 use aileron_action::labels::{COMPLETED_TIME, TERMINATED, TERMINATION_STATUS, completed_time};
 use aileron_machinery::time::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
+use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams};
 use tokio_util::sync::CancellationToken;
+
+use crate::cluster::listed::list_metadata;
 
 /// Objects per list request. Large enough for few requests, small enough to bound the use of memory.
 const PAGE: u32 = 500;
@@ -61,11 +64,11 @@ async fn sweep(client: &kube::Client, max_ttl: SignedDuration, now: Timestamp) -
         ListParams::default().limit(PAGE).labels(&format!("{TERMINATION_STATUS}={TERMINATED},{COMPLETED_TIME}"));
     let mut deleted = 0;
     loop {
-        let list = all.list_metadata(&page).await?;
+        let list = list_metadata(&all, &page).await?;
         for item in &list.items {
-            let labels = item.metadata.labels.clone().unwrap_or_default();
-            let (Some(namespace), Some(name)) = (&item.metadata.namespace, &item.metadata.name) else { continue };
-            if !expired(&labels, max_ttl, now) {
+            let metadata = item.meta();
+            let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { continue };
+            if !metadata.labels.as_ref().is_some_and(|labels| expired(labels, max_ttl, now)) {
                 continue;
             }
             let actions: Api<TaskAction> = Api::namespaced(client.clone(), namespace);

@@ -12,11 +12,13 @@ use aileron_machinery::ActionKey;
 use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
+use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
 use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::kube::requests::api_error;
+use crate::cluster::listed::{Listed, Malformed};
 use crate::watch::{PAGE, Sink, WatchContext};
 
 /// The name of the watch in readiness and metrics.
@@ -74,9 +76,9 @@ impl TokenStore for KubeTokens {
     }
 
     async fn list(&self, pool: &str) -> Result<Vec<Token>, ApiError> {
-        let all: Api<Lease> = Api::all(self.client.clone());
+        let all: Api<Listed<Lease>> = Api::all(self.client.clone());
         let list = all.list(&ListParams::default().labels(&format!("{POOL_LABEL}={pool}"))).await.map_err(api_error)?;
-        Ok(list.items.iter().filter_map(|lease| Some(token(&lease.metadata)?.1)).collect())
+        Ok(list.items.iter().filter_map(|lease| Some(token(lease.meta())?.1)).collect())
     }
 
     async fn delete(&self, pool: &str, holder: &ActionKey) -> Result<(), ApiError> {
@@ -90,9 +92,9 @@ impl TokenStore for KubeTokens {
 
 /// The tokens of all pools, as the API server has them.
 pub async fn all_tokens(client: &kube::Client) -> Result<Vec<(String, Token)>, ApiError> {
-    let leases: Api<Lease> = Api::all(client.clone());
+    let leases: Api<Listed<Lease>> = Api::all(client.clone());
     let list = leases.list(&ListParams::default().labels(POOL_LABEL)).await.map_err(api_error)?;
-    Ok(list.items.iter().filter_map(|lease| token(&lease.metadata)).collect())
+    Ok(list.items.iter().filter_map(|lease| token(lease.meta())).collect())
 }
 
 /// The name of the token of an action. It is the same for all attempts, so that an action cannot take two tokens.
@@ -138,10 +140,10 @@ fn token(metadata: &ObjectMeta) -> Option<(String, Token)> {
 
 /// Follows all tokens, and wakes the actions that can take a token when one is free.
 pub async fn watch(cx: WatchContext, pools: Arc<Pools>) {
-    let api: Api<Lease> = Api::all(cx.client.clone());
+    let api = Api::all(cx.client.clone());
     let config = watcher::Config::default().labels(POOL_LABEL).page_size(PAGE);
     let sink = Tokens { pools, cx: cx.clone(), listed: HashSet::new() };
-    cx.follow(NAME, watcher(api, config), sink).await;
+    cx.follow(NAME, api, config, sink).await;
 }
 
 struct Tokens {
@@ -151,6 +153,14 @@ struct Tokens {
 }
 
 impl Tokens {
+    fn seen_token(&mut self, metadata: &ObjectMeta, listed: bool) {
+        let Some((pool, token)) = token(metadata) else { return };
+        if listed {
+            self.listed.insert((pool.clone(), token.holder.clone()));
+        }
+        self.pools.token_seen(&pool, token.holder, token.account);
+    }
+
     fn free(&self, pool: &str, holder: &ActionKey) {
         self.pools.token_deleted(pool, holder);
         for key in self.pools.next_holders(pool, self.cx.clock.now()) {
@@ -161,11 +171,12 @@ impl Tokens {
 
 impl Sink<Lease> for Tokens {
     fn seen(&mut self, lease: Lease, listed: bool) {
-        let Some((pool, token)) = token(&lease.metadata) else { return };
-        if listed {
-            self.listed.insert((pool.clone(), token.holder.clone()));
-        }
-        self.pools.token_seen(&pool, token.holder, token.account);
+        self.seen_token(&lease.metadata, listed);
+    }
+
+    /// Everything about a token is in its metadata.
+    fn malformed(&mut self, lease: Malformed, listed: bool) {
+        self.seen_token(&lease.metadata, listed);
     }
 
     fn restarted(&mut self) {
@@ -179,8 +190,8 @@ impl Sink<Lease> for Tokens {
         }
     }
 
-    fn gone(&mut self, lease: Lease) {
-        if let Some((pool, token)) = token(&lease.metadata) {
+    fn gone(&mut self, metadata: &ObjectMeta, _lease: Option<Lease>) {
+        if let Some((pool, token)) = token(metadata) {
             self.free(&pool, &token.holder);
         }
     }
@@ -231,8 +242,8 @@ async fn is_running_elsewhere(client: &kube::Client, key: &ActionKey, was_known:
     if was_known {
         return Ok(false);
     }
-    let actions: Api<TaskAction> = Api::namespaced(client.clone(), &key.namespace);
-    let action = actions.get_opt(&key.name).await.map_err(api_error)?;
+    let actions: Api<Listed<TaskAction>> = Api::namespaced(client.clone(), &key.namespace);
+    let action = actions.get_opt(&key.name).await.map_err(api_error)?.map(Listed::into_action);
     Ok(action.is_some_and(|action| action.status.is_none_or(|status| !status.is_terminal())))
 }
 
