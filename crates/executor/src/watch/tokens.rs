@@ -46,6 +46,26 @@ impl KubeTokens {
     fn leases(&self, namespace: &str) -> Api<Lease> {
         Api::namespaced(self.client.clone(), namespace)
     }
+
+    /// The metadata of the Lease with the name of this token. The executor lists tokens anyway; reading a single one would
+    /// need another permission.
+    async fn find(&self, pool: &str, holder: &ActionKey) -> Result<Option<ObjectMeta>, ApiError> {
+        let leases: Api<Listed<Lease>> = Api::namespaced(self.client.clone(), &holder.namespace);
+        let named = ListParams::default().fields(&format!("metadata.name={}", token_name(pool, &holder.name)));
+        let found = leases.list(&named).await.map_err(api_error)?.items.into_iter().next();
+        Ok(found.map(|lease| lease.meta().clone()))
+    }
+
+    /// Deletes exactly this Lease. Succeeds if it is gone, also if another Lease has its name now.
+    async fn delete_found(&self, found: &ObjectMeta) -> Result<(), ApiError> {
+        let leases = self.leases(found.namespace.as_deref().unwrap_or_default());
+        let preconditions = Some(Preconditions { uid: found.uid.clone(), resource_version: None });
+        let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
+        match leases.delete(found.name.as_deref().unwrap_or_default(), &parameters).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            result => result.map(drop).map_err(api_error),
+        }
+    }
 }
 
 #[async_trait]
@@ -53,24 +73,17 @@ impl TokenStore for KubeTokens {
     async fn create(&self, pool: &str, claim: &TokenClaim) -> Result<(), ApiError> {
         let leases = self.leases(&claim.holder.namespace);
         let lease = lease(pool, claim);
-        let taken = match leases.create(&PostParams::default(), &lease).await {
-            Err(kube::Error::Api(status)) if status.is_already_exists() => token_name(pool, &claim.holder.name),
+        match leases.create(&PostParams::default(), &lease).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             result => return result.map(drop).map_err(api_error),
-        };
-        // The executor lists tokens anyway; reading a single one would need another permission.
-        let named =
-            leases.list(&ListParams::default().fields(&format!("metadata.name={taken}"))).await.map_err(api_error)?;
-        if let Some(found) = named.items.into_iter().next() {
-            let owners = found.metadata.owner_references.as_deref().unwrap_or_default();
+        }
+        if let Some(found) = self.find(pool, &claim.holder).await? {
+            let owners = found.owner_references.as_deref().unwrap_or_default();
             if owners.iter().any(|owner| owner.uid == claim.owner.uid) {
                 return Ok(());
             }
             // The token belonged to an earlier action of the same name, and Kubernetes will delete it soon.
-            let preconditions = Some(Preconditions { uid: found.metadata.uid, resource_version: None });
-            leases
-                .delete(&taken, &DeleteParams { preconditions, ..DeleteParams::default() })
-                .await
-                .map_err(api_error)?;
+            self.delete_found(&found).await?;
         }
         leases.create(&PostParams::default(), &lease).await.map(drop).map_err(api_error)
     }
@@ -82,12 +95,17 @@ impl TokenStore for KubeTokens {
     }
 
     async fn delete(&self, pool: &str, holder: &ActionKey) -> Result<(), ApiError> {
-        let leases = self.leases(&holder.namespace);
-        match leases.delete(&token_name(pool, &holder.name), &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            result => result.map(drop).map_err(api_error),
+        match self.find(pool, holder).await? {
+            Some(found) if is_token_of(&found, pool, holder) => self.delete_found(&found).await,
+            // There is none, or a Lease of another client has this name.
+            _ => Ok(()),
         }
     }
+}
+
+/// Whether a Lease is the token of this action in this pool.
+fn is_token_of(metadata: &ObjectMeta, pool: &str, holder: &ActionKey) -> bool {
+    token(metadata).is_some_and(|(of, token)| of == pool && token.holder == *holder)
 }
 
 /// The tokens of all pools, as the API server has them.
@@ -251,9 +269,44 @@ async fn is_running_elsewhere(client: &kube::Client, key: &ActionKey, was_known:
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use serde_json::json;
+    use axum::{Json, Router};
+    use serde_json::{Value, json};
 
     use super::*;
+
+    #[tokio::test]
+    async fn only_the_token_of_the_holder_is_deleted_and_by_its_uid() {
+        let lease = |pool: &str, action: &str| {
+            json!({"metadata": {
+                "name": "licences.a", "namespace": "ns", "resourceVersion": "7", "uid": "uid-7",
+                "labels": {"flyte.org/pool": pool, "flyte.org/pool-project": "p", "flyte.org/pool-domain": "d"},
+                "ownerReferences": [{"apiVersion": "flyte.org/v1", "kind": "TaskAction", "name": action, "uid": "u"}],
+            }})
+        };
+        for (items, expected) in [
+            (vec![lease("licences", "a")], vec!["uid-7".to_owned()]),
+            (vec![lease("licences", "b")], vec![]),
+            (vec![lease("others", "a")], vec![]),
+            (vec![json!({"metadata": {"name": "licences.a", "namespace": "ns"}, "spec": 7})], vec![]),
+            (vec![], vec![]),
+        ] {
+            let uids = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let list = move || async move { Json(json!({"kind": "List", "apiVersion": "v1", "items": items})) };
+            let asked = Arc::clone(&uids);
+            let delete = move |Json(options): Json<Value>| async move {
+                let uid = options["preconditions"]["uid"].as_str().unwrap_or_default().to_owned();
+                asked.lock().unwrap().push(uid);
+                Json(json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+            };
+            let leases = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
+            let router = Router::new()
+                .route(leases, axum::routing::get(list))
+                .route(&format!("{leases}/licences.a"), axum::routing::delete(delete));
+            let store = KubeTokens::new(kube::Client::new(router, "default"));
+            store.delete("licences", &ActionKey::new("ns", "a")).await.unwrap();
+            assert_eq!(*uids.lock().unwrap(), expected);
+        }
+    }
 
     #[test]
     fn a_lease_is_read_as_the_token_it_was_made_for() {
@@ -269,6 +322,9 @@ mod tests {
             version: 7,
         };
         assert_eq!(token(&metadata), Some(("licences".into(), expected)));
+        assert!(is_token_of(&metadata, "licences", &ActionKey::new("ns", "r-a0")));
+        assert!(!is_token_of(&metadata, "gpus", &ActionKey::new("ns", "r-a0")), "another pool");
+        assert!(!is_token_of(&metadata, "licences", &ActionKey::new("ns", "r-a1")), "another action");
         assert_eq!(token(&ObjectMeta { owner_references: None, ..metadata }), None, "not of ours");
     }
 }
