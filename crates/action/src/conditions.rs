@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::{ErrorState, PhaseTransition, TaskActionStatus};
 use crate::pending::{self, Pending};
+use crate::shorten::{CONDITION_MESSAGE, ERROR_CODE, ERROR_MESSAGE, HISTORY_MESSAGE, append, shortened};
 
 /// Condition types. The control plane reads the phase of an action from these and from nothing else.
 pub mod condition {
@@ -55,6 +56,7 @@ impl TaskActionStatus {
     /// Adds or replaces the condition of this type. Its transition time changes only with its status.
     pub fn set_condition(&mut self, kind: &str, status: bool, reason: &str, message: &str, now: Timestamp) {
         let status = if status { "True" } else { "False" };
+        let message = shortened(message, CONDITION_MESSAGE);
         match self.conditions.iter_mut().find(|condition| condition.type_ == kind) {
             Some(condition) => {
                 if condition.status != status {
@@ -62,13 +64,13 @@ impl TaskActionStatus {
                     condition.last_transition_time = object_time(now);
                 }
                 condition.reason = reason.into();
-                condition.message = message.into();
+                condition.message = message.into_owned();
             }
             None => self.conditions.push(Condition {
                 type_: kind.into(),
                 status: status.into(),
                 reason: reason.into(),
-                message: message.into(),
+                message: message.into_owned(),
                 last_transition_time: object_time(now),
                 observed_generation: None,
             }),
@@ -102,11 +104,11 @@ impl TaskActionStatus {
 
     /// Appends to the history, also if its last entry has the same phase.
     pub fn begin_history(&mut self, phase: &str, message: &str, now: Timestamp) {
-        self.phase_history.push(PhaseTransition {
-            phase: phase.into(),
-            occurred_at: object_time(now),
-            message: message.into(),
-        });
+        let message = shortened(message, HISTORY_MESSAGE).into_owned();
+        append(
+            &mut self.phase_history,
+            PhaseTransition { phase: phase.into(), occurred_at: object_time(now), message },
+        );
     }
 
     /// Shows a plugin's phase in conditions, history and error state.
@@ -176,14 +178,22 @@ impl TaskActionStatus {
 
 impl From<&ExecutionError> for ErrorState {
     fn from(error: &ExecutionError) -> Self {
-        Self { code: error.code.clone(), kind: error.kind.as_str().into(), message: error.message.clone() }
+        Self::new(&error.code, error.kind, &error.message)
     }
 }
 
 impl ErrorState {
     /// An error of the task itself.
     pub fn user(code: &str, message: &str) -> Self {
-        Self { code: code.into(), kind: ErrorKind::User.as_str().into(), message: message.into() }
+        Self::new(code, ErrorKind::User, message)
+    }
+
+    fn new(code: &str, kind: ErrorKind, message: &str) -> Self {
+        Self {
+            code: shortened(code, ERROR_CODE).into_owned(),
+            kind: kind.as_str().into(),
+            message: shortened(message, ERROR_MESSAGE).into_owned(),
+        }
     }
 }
 

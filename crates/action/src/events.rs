@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::metadata::output_prefix;
 use super::{Action, TaskActionStatus};
+use crate::shorten::{ERROR_CODE, EVENT_MESSAGE, shortened};
 
 /// The event for a phase of the action's current attempt, as its status will be.
 pub fn action_event(
@@ -51,7 +52,7 @@ fn moved_within_queue(action: &Action, status: &TaskActionStatus, info: &PhaseIn
     let Some(before) = action.object.status.as_ref() else { return false };
     let waits = [Phase::WaitingForResources.as_str(), Phase::WaitingForCache.as_str()];
     before.attempts == status.attempts
-        && before.phase_history.len() == status.phase_history.len()
+        && before.phase_history.last() == status.phase_history.last()
         && info.phase() == Phase::Queued
         && waits.contains(&before.plugin_phase.as_str())
 }
@@ -115,7 +116,12 @@ fn wire_error(error: &ExecutionError) -> ErrorInfo {
         ErrorKind::User => error_info::Kind::User,
         ErrorKind::System => error_info::Kind::System,
     };
-    ErrorInfo { message: error.message.clone(), kind: kind.into(), code: error.code.clone(), ..ErrorInfo::default() }
+    ErrorInfo {
+        message: shortened(&error.message, EVENT_MESSAGE).into_owned(),
+        kind: kind.into(),
+        code: shortened(&error.code, ERROR_CODE).into_owned(),
+        ..ErrorInfo::default()
+    }
 }
 
 fn output_references(action: &Action, attempt: u32) -> Option<OutputReferences> {
@@ -142,7 +148,8 @@ fn cluster_events(info: &PhaseInfo, fallback: Timestamp) -> Vec<ClusterEvent> {
 }
 
 fn cluster_event(message: &str, at: Timestamp) -> ClusterEvent {
-    ClusterEvent { message: message.into(), occurred_at: Some(wire_time(at)), ..ClusterEvent::default() }
+    let message = shortened(message, EVENT_MESSAGE).into_owned();
+    ClusterEvent { message, occurred_at: Some(wire_time(at)), ..ClusterEvent::default() }
 }
 
 #[cfg(test)]
@@ -176,6 +183,21 @@ mod tests {
         assert_eq!(event_time(&waits, &queued("task submitted to K8s")), 60);
         assert_eq!(event_time(&queued("one"), &queued("another")), 10, "it is queued since then");
         assert_eq!(event_time(&waits, &PhaseInfo::running(info())), 60);
+    }
+
+    #[test]
+    fn a_long_message_is_bounded() {
+        let info = || TaskInfo::at(at(60));
+        let huge = "x".repeat(2 * 1024 * 1024);
+        let action = Action::new(TaskAction::default(), None);
+        let size = |info: &PhaseInfo| {
+            let event = action_event(&action, &TaskActionStatus::default(), info, "", at(60));
+            prost::Message::encoded_len(&event)
+        };
+        let failed = size(&PhaseInfo::permanent_failure(ExecutionError::user(&huge, &huge), info()));
+        assert!((EVENT_MESSAGE / 2..EVENT_MESSAGE * 5 / 2).contains(&failed), "{failed}");
+        let queued = size(&PhaseInfo::queued(&huge, info()));
+        assert!((EVENT_MESSAGE / 2..EVENT_MESSAGE * 2).contains(&queued), "{queued}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The `TaskAction` object, and what is computed from it without a request: the metadata of an attempt, the choice of
 //! the plugin, the status and the events.
 
+mod byte_field;
 pub mod conditions;
 pub mod crd;
 pub mod events;
@@ -10,7 +11,9 @@ pub mod object_identity;
 pub mod pending;
 pub mod plugin_choice;
 mod required_fields;
+pub mod salvage;
 pub mod settings;
+pub mod shorten;
 mod task_action;
 pub mod template;
 

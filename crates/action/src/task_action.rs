@@ -8,6 +8,8 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::byte_field;
+
 /// The finalizer that keeps an action until its objects are stopped and the abort is reported.
 pub const ACTION_FINALIZER: &str = "flyte.org/plugin-finalizer";
 
@@ -51,7 +53,7 @@ pub struct TaskActionSpec {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub action_type: String,
     /// Encoded `workflow.ConditionAction`, for conditions only.
-    #[serde(skip_serializing_if = "is_empty_bytes")]
+    #[serde(skip_serializing_if = "is_empty_bytes", deserialize_with = "byte_field::deserialize")]
     #[schemars(with = "String", extend("format" = "byte"))]
     pub condition_spec: ByteString,
     /// Where the inputs are.
@@ -73,7 +75,7 @@ pub struct TaskActionSpec {
     #[schemars(length(max = 63))]
     pub short_name: String,
     /// Encoded `core.TaskTemplate`.
-    #[serde(skip_serializing_if = "is_empty_bytes")]
+    #[serde(skip_serializing_if = "is_empty_bytes", deserialize_with = "byte_field::deserialize")]
     #[schemars(with = "String", extend("format" = "byte"))]
     pub task_template: ByteString,
     /// Environment variables that the run adds.
@@ -124,7 +126,7 @@ pub struct TaskActionStatus {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub state_json: String,
     /// The state that the plugin stores, in the Go executor's encoding.
-    #[serde(skip_serializing_if = "is_empty_bytes")]
+    #[serde(skip_serializing_if = "is_empty_bytes", deserialize_with = "byte_field::deserialize")]
     #[schemars(with = "String", extend("format" = "byte"))]
     pub plugin_state: ByteString,
     /// Version of that state.
@@ -155,7 +157,7 @@ pub struct TaskActionStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_state: Option<ErrorState>,
     /// The signal: an encoded `core.Literal`. Condition actions only; written by the control plane.
-    #[serde(skip_serializing_if = "is_empty_bytes")]
+    #[serde(skip_serializing_if = "is_empty_bytes", deserialize_with = "byte_field::deserialize")]
     #[schemars(with = "String", extend("format" = "byte"))]
     pub signal_value: ByteString,
     /// Who sent the signal.

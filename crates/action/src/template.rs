@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use prost::Message;
 
 use super::TaskAction;
+use super::salvage::Salvaged;
 
 /// The task template of an action.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct Action {
     pub object: TaskAction,
     /// The template.
     pub template: Template,
+    /// Which fields of the object cannot be decoded, and why. Such fields have their default value in `object`.
+    pub malformed: Option<Arc<str>>,
 }
 
 impl Action {
@@ -55,12 +58,18 @@ impl Action {
     pub fn new(mut object: TaskAction, earlier: Option<&Self>) -> Self {
         object.metadata.managed_fields = None;
         let bytes = std::mem::take(&mut object.spec.task_template);
-        let unchanged = earlier.filter(|earlier| earlier.has_spec_of(&object.metadata));
+        let unchanged = earlier.filter(|earlier| earlier.malformed.is_none() && earlier.has_spec_of(&object.metadata));
         let template = match unchanged {
             Some(earlier) => earlier.template.clone(),
             None => Template::decode(&bytes.0),
         };
-        Self { object, template }
+        Self { object, template, malformed: None }
+    }
+
+    /// An action with fields that cannot be decoded. Nothing of an earlier action applies: other fields may have been
+    /// unreadable then.
+    pub fn malformed(salvaged: Salvaged) -> Self {
+        Self { malformed: Some(salvaged.message.into()), ..Self::new(salvaged.object, None) }
     }
 
     /// The object with this metadata is this action, with the same specification.

@@ -4,6 +4,7 @@
 //! caches ([`kube`]) and, in tests, by a recorded cluster.
 
 pub mod kube;
+pub mod listed;
 
 use std::sync::Arc;
 

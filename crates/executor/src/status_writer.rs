@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use aileron_action::events::{abort_event, action_event};
+use aileron_action::shorten::shortened;
 use aileron_action::{Action, TaskActionStatus, labels};
 use aileron_kubekit::ApiError;
 use aileron_machinery::ActionKey;
@@ -28,12 +29,15 @@ use aileron_machinery::error_text::innermost;
 use aileron_machinery::time::clock::Clock;
 use serde_json::Value;
 
-use self::change::{Recording, When, is_refused_for_good, plan_recording, status_changed};
+use self::change::{Recording, When, is_refused_for_good, is_refused_for_size, plan_recording, status_changed};
 use self::hold::{Flush, decide_flush};
 use self::merge_patch::merge_patch;
 use crate::caches::held_status::{StatusStore, with_fields_of_control_plane};
 use crate::cluster::{Actions, WriteSlot};
 use crate::services::events::{EventError, EventSink};
+
+/// The longest refusal of a status in a log record, in bytes. The API server quotes the text that is too long.
+const LOGGED_REFUSAL: usize = 300;
 
 /// A status could not be recorded. The round is done again later.
 #[derive(Debug, thiserror::Error)]
@@ -221,14 +225,35 @@ impl StatusWriter {
     ) -> Result<(), ApiError> {
         // A signal that arrived after this status was decided must not be taken back by it.
         let wanted = with_fields_of_control_plane(wanted.clone(), written);
+        match self.send_as_it_is(key, written, &wanted, slot).await {
+            // Such a status is refused each time, and the action would never end. A shorter one says the same.
+            Err(error) if is_refused_for_size(&error) => {
+                let error = shortened(&error.message, LOGGED_REFUSAL).into_owned();
+                tracing::warn!(
+                    namespace = %key.namespace, name = %key.name, error,
+                    "the API server refuses the status for its size; writing a shorter one"
+                );
+                self.send_as_it_is(key, written, &wanted.shortened(), slot).await
+            }
+            sent => sent,
+        }
+    }
+
+    async fn send_as_it_is(
+        &self,
+        key: &ActionKey,
+        written: &TaskActionStatus,
+        wanted: &TaskActionStatus,
+        slot: &WriteSlot<'_>,
+    ) -> Result<(), ApiError> {
         let store = self.store.as_ref();
-        let Some(change) = merge_patch(&as_json(written)?, &as_json(&wanted)?) else {
-            store.inspect(|store| store.has_status(key, &wanted));
+        let Some(change) = merge_patch(&as_json(written)?, &as_json(wanted)?) else {
+            store.inspect(|store| store.has_status(key, wanted));
             return Ok(());
         };
-        store.inspect(|store| store.announce_status(key, &wanted));
+        store.inspect(|store| store.announce_status(key, wanted));
         let metadata = self.actions.patch_status(key, change, slot).await?;
-        store.inspect(|store| store.wrote_status(key, &wanted, &metadata));
+        store.inspect(|store| store.wrote_status(key, wanted, &metadata));
         Ok(())
     }
 }

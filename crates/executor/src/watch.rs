@@ -9,6 +9,7 @@ pub mod actions;
 pub mod ended;
 pub mod events;
 pub mod kinds;
+mod malformed;
 mod missed;
 pub mod pods;
 pub mod quotas;
@@ -20,10 +21,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use aileron_machinery::time::clock::Clock;
-use futures::{StreamExt, TryStream};
-use kube::api::ObjectMeta;
+use futures::StreamExt;
+use kube::Resource;
+use kube::api::{Api, ObjectMeta};
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher::{self, Event, watcher};
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,7 +34,10 @@ use tokio_util::task::TaskTracker;
 use crate::caches::Caches;
 use crate::caches::readiness::Readiness;
 use crate::cluster::kube::objects::KubeObjects;
+use crate::cluster::listed::{Listed, Malformed};
 use crate::queue::Queue;
+
+use self::malformed::{MalformedReports, bounded};
 
 /// Objects per page of a list. Larger pages save requests; this size keeps one answer below about 5 MB even if all
 /// objects are large pods.
@@ -64,32 +70,51 @@ impl WatchContext {
         }
     }
 
-    /// Passes the events of a watch stream to a sink until cancelled, or until the sink stops the watch. The stream
-    /// reconnects by itself after an interruption, with growing delays.
-    pub(crate) async fn follow<K, S>(&self, name: &'static str, stream: S, mut sink: impl Sink<K>)
-    where
-        K: Debug + Send + 'static,
-        S: TryStream<Ok = Event<K>, Error = watcher::Error> + Send,
-        S: futures::Stream<Item = Result<Event<K>, watcher::Error>>,
+    /// Lists and watches objects, and passes them to a sink until cancelled, or until the sink stops the watch. The watch
+    /// reconnects by itself after an interruption, with growing delays. An object that cannot be decoded is reported, and
+    /// affects no other object.
+    pub(crate) async fn follow<K>(
+        &self,
+        name: &'static str,
+        api: Api<Listed<K>>,
+        config: watcher::Config,
+        mut sink: impl Sink<K>,
+    ) where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        let mut events = std::pin::pin!(stream.default_backoff());
+        let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+        let mut reports = MalformedReports::new(name);
         loop {
             let event = tokio::select! {
                 () = self.cancel.cancelled() => return,
                 event = events.next() => event,
             };
             match event {
-                Some(Ok(Event::Init)) => sink.restarted(),
-                Some(Ok(Event::InitApply(object))) => sink.seen(object, true),
+                Some(Ok(Event::Init)) => {
+                    reports.restarted();
+                    sink.restarted();
+                }
+                Some(Ok(Event::InitApply(object))) => pass(&mut sink, &mut reports, object, true),
                 Some(Ok(Event::InitDone)) => {
+                    reports.listed();
                     sink.listed();
                     self.synced.mark(name);
                 }
-                Some(Ok(Event::Apply(object))) => sink.seen(object, false),
-                Some(Ok(Event::Delete(object))) => sink.gone(object),
+                Some(Ok(Event::Apply(object))) => pass(&mut sink, &mut reports, object, false),
+                Some(Ok(Event::Delete(object))) => {
+                    reports.gone(object.meta());
+                    match object {
+                        Listed::Decoded(object) => {
+                            let metadata = object.meta().clone();
+                            sink.gone(&metadata, Some(*object));
+                        }
+                        Listed::Malformed(malformed) => sink.gone(&malformed.metadata, None),
+                    }
+                }
                 Some(Err(error)) => {
                     metrics::counter!("aileron_watch_errors_total", "watch" => name).increment(1);
-                    tracing::warn!(watch = name, %error, "the watch was interrupted and reconnects");
+                    let text = bounded(&error);
+                    tracing::warn!(watch = name, error = text, "the watch was interrupted and reconnects");
                     if !sink.continues_after(&error) {
                         return;
                     }
@@ -100,16 +125,28 @@ impl WatchContext {
     }
 }
 
+fn pass<K>(sink: &mut impl Sink<K>, reports: &mut MalformedReports, object: Listed<K>, listed: bool) {
+    match object {
+        Listed::Decoded(object) => sink.seen(*object, listed),
+        Listed::Malformed(malformed) => {
+            reports.seen(&malformed.metadata, &malformed.error, listed);
+            sink.malformed(*malformed, listed);
+        }
+    }
+}
+
 /// Receives what a watch shows.
 pub trait Sink<K>: Send {
     /// An object of the list (`listed`), or one that was created or changed since.
     fn seen(&mut self, object: K, listed: bool);
+    /// As [`Sink::seen`], for an object that cannot be decoded. What is stored about an earlier version is outdated.
+    fn malformed(&mut self, object: Malformed, listed: bool);
     /// The list is complete: objects that were not listed since [`Sink::restarted`] are gone.
     fn listed(&mut self);
     /// A new list begins.
     fn restarted(&mut self);
-    /// An object was deleted.
-    fn gone(&mut self, object: K);
+    /// An object was deleted. It is missing if it cannot be decoded.
+    fn gone(&mut self, metadata: &ObjectMeta, object: Option<K>);
     /// The watch was interrupted. `false` ends the watch because its objects can no longer be read.
     fn continues_after(&mut self, _error: &watcher::Error) -> bool {
         true

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use aileron_machinery::{AnyResource, ObjectPlugin, ObservedPhase, PhaseContext, TaskContext};
-use aileron_parity::fuzz::recorded;
 use aileron_parity::vectors::case::Case;
 use aileron_parity::vectors::context::of_case;
 use aileron_parity::vectors::installation::Installation;
@@ -36,7 +35,7 @@ fn task(case: &Case) -> (Arc<dyn ObjectPlugin>, TaskContext) {
     "python-pod-template-allknobs",
 ])]
 fn build(bencher: Bencher<'_, '_>, name: &str) {
-    let (plugin, task) = task(&recorded(&format!("build/real-sdk-pod/{name}")).unwrap());
+    let (plugin, task) = task(&Case::committed(&format!("build/real-sdk-pod/{name}")).unwrap());
     bencher.bench(|| block_on(plugin.build(black_box(&task))).unwrap());
 }
 
@@ -48,7 +47,7 @@ fn build(bencher: Bencher<'_, '_>, name: &str) {
     "failed-prim-exit137-OOMKilled",
 ])]
 fn phase(bencher: Bencher<'_, '_>, name: &str) {
-    let case = recorded(&format!("phase/pod/{name}")).unwrap();
+    let case = Case::committed(&format!("phase/pod/{name}")).unwrap();
     let (plugin, task) = task(&case);
     let object: Arc<dyn AnyResource> = plugin.decode(case.input("resource").clone()).unwrap();
     let prior = ObservedPhase::default();

@@ -139,7 +139,8 @@ impl Offline {
     /// The plugin that the executor would choose, and the context that it would pass to it.
     fn task(&self) -> Result<(Arc<dyn ObjectPlugin>, TaskContext), OfflineError> {
         let template = Arc::new(self.template.clone());
-        let action = Action { object: self.action.clone(), template: Template::Decoded(Arc::clone(&template)) };
+        let action =
+            Action { object: self.action.clone(), template: Template::Decoded(Arc::clone(&template)), malformed: None };
         if self.action.spec.action_type == ACTION_TYPE_CONDITION {
             return Err(OfflineError::Condition);
         }

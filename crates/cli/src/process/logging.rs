@@ -21,6 +21,10 @@ use record::{Layout, RecordFormat};
 /// Libraries that log every request or byte at level `debug`. They are limited to warnings unless a filter names them.
 const LIMITED_TO_WARNINGS: [&str; 7] = ["h2", "hyper", "hyper_util", "rustls", "tower", "kube_client", "object_store"];
 
+/// Logs the whole answer of the API server, with all its objects, as a warning when the answer cannot be decoded. The
+/// executor logs the error itself.
+const LIMITED_TO_ERRORS: &str = "kube_client::client";
+
 /// The number of the level `info` in `logger.level`.
 const INFO_LEVEL: i64 = 4;
 
@@ -86,10 +90,13 @@ fn filter_directives(config: &LoggerConfig, requested: Option<&str>) -> String {
         (None, 5) => "debug".into(),
         (None, 6..) => "trace".into(),
     };
-    if !matches!(level.as_str(), "info" | "debug" | "trace") {
-        return level;
-    }
-    LIMITED_TO_WARNINGS.iter().fold(level, |filter, library| format!("{filter},{library}=warn"))
+    let limited: &[&str] = match level.as_str() {
+        "info" | "debug" | "trace" => &LIMITED_TO_WARNINGS,
+        "warn" => &[],
+        _ => return level,
+    };
+    let filter = limited.iter().fold(level, |filter, library| format!("{filter},{library}=warn"));
+    format!("{filter},{LIMITED_TO_ERRORS}=error")
 }
 
 fn record_format(config: &LoggerConfig, requested: Option<LogFormat>) -> Result<Format, Failure> {
@@ -126,6 +133,8 @@ mod tests {
         assert!(filter_directives(&level(3), Some("DEBUG")).starts_with("debug,h2=warn,"));
         assert_eq!(filter_directives(&level(3), Some("info,kube=debug")), "info,kube=debug");
         assert_eq!(filter_directives(&level(4), Some("error")), "error");
+        assert_eq!(filter_directives(&level(3), None), "warn,kube_client::client=error");
+        assert!(filter_directives(&level(4), None).ends_with(",kube_client::client=error"));
         assert_eq!(filter_directives(&level(2), Some(" ")), "error");
     }
 

@@ -11,6 +11,7 @@ mod statuses;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use aileron_action::salvage::Salvaged;
 use aileron_action::{Action, TaskAction, TaskActionStatus, labels};
 use aileron_machinery::{ActionKey, PendingReason};
 use kube::api::ObjectMeta;
@@ -52,6 +53,16 @@ struct Inner {
 impl ActionStore {
     /// Stores an object from the watch. Returns whether it has a change that is not the executor's own write.
     pub fn observe(&self, object: TaskAction) -> bool {
+        self.store(object, |object, earlier| Action::new(object, earlier))
+    }
+
+    /// As [`Self::observe`], for an object with fields that cannot be decoded.
+    pub fn observe_malformed(&self, salvaged: Salvaged) -> bool {
+        let Salvaged { object, message } = salvaged;
+        self.store(object, |object, _| Action::malformed(Salvaged { object, message }))
+    }
+
+    fn store(&self, object: TaskAction, action: impl FnOnce(TaskAction, Option<&Action>) -> Action) -> bool {
         let key = ActionKey::of(&object.metadata);
         let version = version(&object.metadata);
         let mut inner = self.lock();
@@ -59,7 +70,7 @@ impl ActionStore {
         let Some(entry) = entries.get_mut(&key) else {
             let labels = ObjectLabels::of(&object).map(Arc::new);
             labelled.replace(&key, None, labels.as_ref());
-            let known = Known::Live { action: Arc::new(Action::new(object, None)), held: None };
+            let known = Known::Live { action: Arc::new(action(object, None)), held: None };
             entries.insert(key, Entry { version, known, labels, announced: None });
             return true;
         };
@@ -75,19 +86,17 @@ impl ActionStore {
         }
         entry.version = version;
         entry.known = match std::mem::replace(&mut entry.known, Known::Ended) {
-            Known::Live { action, held } if action.object.metadata.uid == object.metadata.uid => {
-                let mut newer = Action::new(object, Some(&action));
+            Known::Live { action: earlier, held } if earlier.object.metadata.uid == object.metadata.uid => {
+                let mut newer = action(object, Some(&earlier));
                 let held = held.map(|held| {
                     let written = newer.status();
-                    newer.object.status = Some(with_fields_of_control_plane(action.status(), &written));
+                    newer.object.status = Some(with_fields_of_control_plane(earlier.status(), &written));
                     Box::new(Unwritten { written, ..*held })
                 });
                 Known::Live { action: Arc::new(newer), held }
             }
             // Another action of the same name, or an ended one that is being deleted: nothing of the old entry applies.
-            Known::Live { .. } | Known::Ended => {
-                Known::Live { action: Arc::new(Action::new(object, None)), held: None }
-            }
+            Known::Live { .. } | Known::Ended => Known::Live { action: Arc::new(action(object, None)), held: None },
         };
         !echo
     }
@@ -117,6 +126,16 @@ impl ActionStore {
             inner.forget(key);
         }
         gone
+    }
+
+    /// Removes actions in their last round that are not listed. For a new full list of the watch of ended actions.
+    pub fn retain_in_last_round(&self, listed: &HashSet<ActionKey>) {
+        let mut inner = self.lock();
+        let gone = inner.entries.iter().filter(|(key, entry)| entry.known.is_in_last_round() && !listed.contains(*key));
+        let gone: Vec<_> = gone.map(|(key, _)| key.clone()).collect();
+        for key in &gone {
+            inner.forget(key);
+        }
     }
 
     /// The action, unless it has ended.

@@ -7,6 +7,7 @@ use aileron_action::metadata::ATTEMPT_LABEL;
 use aileron_machinery::TaskMetadata;
 use aileron_machinery::pod::vscode::ENABLE_VSCODE;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Place, Versions, place, placed_version};
 
@@ -20,6 +21,8 @@ pub struct PodCache {
 struct Inner {
     pods: HashMap<Place, Arc<Pod>>,
     by_action: HashMap<ActionLabels, BTreeSet<Place>>,
+    /// Resource versions of pods that cannot be decoded. They do not count as missed by the watch.
+    unreadable: Versions,
 }
 
 /// Namespace, and the labels for run and action. Pods that operators create for an action have them too.
@@ -61,6 +64,7 @@ impl PodCache {
         let place = place(&pod.metadata);
         let mut inner = self.write();
         inner.forget_labels(&place);
+        inner.unreadable.remove(&place);
         if let Some(key) = action_labels(&place.0, pod.metadata.labels.as_ref()) {
             inner.by_action.entry(key).or_default().insert(place.clone());
         }
@@ -71,14 +75,27 @@ impl PodCache {
         let mut inner = self.write();
         inner.forget_labels(place);
         inner.pods.remove(place);
+        inner.unreadable.remove(place);
+    }
+
+    /// Stores that a pod exists that cannot be decoded. Its earlier version is dropped, because it is outdated.
+    pub(crate) fn insert_unreadable(&self, metadata: &ObjectMeta) {
+        let (place, version) = placed_version(metadata);
+        self.remove(&place);
+        self.write().unreadable.insert(place, version);
     }
 
     pub(crate) fn versions(&self) -> Versions {
-        self.read().pods.values().map(|pod| placed_version(&pod.metadata)).collect()
+        let inner = self.read();
+        let mut versions: Versions = inner.pods.values().map(|pod| placed_version(&pod.metadata)).collect();
+        versions.extend(inner.unreadable.clone());
+        versions
     }
 
+    /// Where pods are, including pods that cannot be decoded.
     pub(crate) fn places(&self) -> Vec<Place> {
-        self.read().pods.keys().cloned().collect()
+        let inner = self.read();
+        inner.pods.keys().chain(inner.unreadable.keys()).cloned().collect()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {

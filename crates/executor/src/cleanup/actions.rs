@@ -8,8 +8,11 @@ use aileron_action::TaskAction;
 use aileron_action::labels::{COMPLETED_TIME, TERMINATED, TERMINATION_STATUS, completed_time};
 use aileron_machinery::time::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::Resource;
+use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use tokio_util::sync::CancellationToken;
+
+use crate::cluster::listed::list_metadata;
 
 /// Objects per list request. Large enough for few requests, small enough to bound the use of memory.
 const PAGE: u32 = 500;
@@ -61,18 +64,21 @@ async fn sweep(client: &kube::Client, max_ttl: SignedDuration, now: Timestamp) -
         ListParams::default().limit(PAGE).labels(&format!("{TERMINATION_STATUS}={TERMINATED},{COMPLETED_TIME}"));
     let mut deleted = 0;
     loop {
-        let list = all.list_metadata(&page).await?;
+        let list = list_metadata(&all, &page).await?;
         for item in &list.items {
-            let labels = item.metadata.labels.clone().unwrap_or_default();
-            let (Some(namespace), Some(name)) = (&item.metadata.namespace, &item.metadata.name) else { continue };
-            if !expired(&labels, max_ttl, now) {
+            let metadata = item.meta();
+            let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { continue };
+            if !metadata.labels.as_ref().is_some_and(|labels| expired(labels, max_ttl, now)) {
                 continue;
             }
             let actions: Api<TaskAction> = Api::namespaced(client.clone(), namespace);
-            match actions.delete(name, &DeleteParams::default()).await {
+            // Another action may have got this name since the list was read.
+            let preconditions = Some(Preconditions { uid: metadata.uid.clone(), resource_version: None });
+            match actions.delete(name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
                 Ok(_) => deleted += 1,
-                // Kubernetes deletes a child together with its parent, which may have been deleted a moment ago.
-                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                // Kubernetes deletes a child together with its parent, which may have been deleted a moment ago. A
+                // conflict means that another action has this name now.
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
                 Err(error) => tracing::warn!(namespace, name, %error, "failed to delete an expired action"),
             }
         }
@@ -87,7 +93,41 @@ async fn sweep(client: &kube::Client, max_ttl: SignedDuration, now: Timestamp) -
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use axum::extract::Path;
+    use axum::{Json, Router};
+    use serde_json::{Value, json};
+
     use super::*;
+
+    #[tokio::test]
+    async fn only_the_action_that_was_listed_is_deleted() {
+        let uids = Arc::new(Mutex::new(Vec::new()));
+        let item = |name: &str| {
+            json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"), "labels": {
+                TERMINATION_STATUS: TERMINATED, COMPLETED_TIME: "2000-01-01.00-00"}}})
+        };
+        let items = [item("old"), item("replaced")];
+        let list = move || async move { Json(json!({"kind": "List", "apiVersion": "v1", "items": items})) };
+        let asked = Arc::clone(&uids);
+        // The API server refuses a delete with the UID of an earlier object.
+        let delete = move |Path(name): Path<String>, Json(options): Json<Value>| async move {
+            let uid = options["preconditions"]["uid"].as_str().unwrap_or_default().to_owned();
+            asked.lock().expect("no panic").push(uid);
+            let code = if name == "old" { 200 } else { 409 };
+            let status = json!({"kind": "Status", "apiVersion": "v1", "code": code, "reason": "Conflict",
+                "status": if code == 200 { "Success" } else { "Failure" }});
+            (http::StatusCode::from_u16(code).expect("a code"), Json(status))
+        };
+        let router = Router::new()
+            .route("/apis/flyte.org/v1/taskactions", axum::routing::get(list))
+            .route("/apis/flyte.org/v1/namespaces/ns/taskactions/{name}", axum::routing::delete(delete));
+        let client = kube::Client::new(router, "default");
+        let deleted = sweep(&client, SignedDuration::from_hours(1), Timestamp::now()).await.expect("a list");
+        assert_eq!(deleted, 1);
+        assert_eq!(*uids.lock().expect("no panic"), ["uid-old", "uid-replaced"]);
+    }
 
     #[test]
     fn only_actions_that_ended_before_the_limit_are_deleted() {

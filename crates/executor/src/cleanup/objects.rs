@@ -28,6 +28,7 @@ use crate::caches::objects::ObjectCache;
 use crate::caches::pods::PodCache;
 use crate::cluster::Objects;
 use crate::cluster::kube::requests::api_error;
+use crate::cluster::listed::Listed;
 
 /// How often the caches are searched for objects to delete. The search costs no request, and no task waits for it.
 const SEARCH_EVERY: Duration = Duration::from_secs(2);
@@ -227,8 +228,9 @@ impl ObjectCleanup {
 
     /// How the action of an object ended.
     async fn ending(&self, key: &ActionKey, object: &ObjectMeta) -> Result<ActionEnd, ApiError> {
-        let api: Api<TaskAction> = Api::namespaced(self.client.clone(), &key.namespace);
-        let Some(action) = api.get_opt(&key.name).await.map_err(api_error)? else { return Ok(ActionEnd::Gone) };
+        let api: Api<Listed<TaskAction>> = Api::namespaced(self.client.clone(), &key.namespace);
+        let found = api.get_opt(&key.name).await.map_err(api_error)?;
+        let Some(action) = found.map(Listed::into_action) else { return Ok(ActionEnd::Gone) };
         let owners = object.owner_references.as_deref().unwrap_or_default();
         if !owners.iter().any(|owner| Some(&owner.uid) == action.metadata.uid.as_ref()) {
             return Ok(ActionEnd::Gone);

@@ -32,6 +32,9 @@ pub(super) fn decide_start<P>(action: &Action, plugin: Result<(P, Why), NoPlugin
     if object.status.as_ref().is_some_and(TaskActionStatus::is_terminal) {
         return Start::Label;
     }
+    if let Some(message) = &action.malformed {
+        return Start::Reject(Invalid::Malformed(message.to_string()));
+    }
     if object.spec.action_type == ACTION_TYPE_CONDITION {
         return Start::Condition;
     }
@@ -111,6 +114,24 @@ mod tests {
         object.spec.action_type = ACTION_TYPE_CONDITION.into();
         let no_plugin = Err::<((), Why), _>(NoPlugin::NoDefault(String::new()));
         assert!(matches!(decide_start(&Action::new(object, None), no_plugin), Start::Condition));
+    }
+
+    #[test]
+    fn a_malformed_action_is_rejected_unless_it_has_ended_or_is_being_deleted() {
+        use aileron_action::salvage::Salvaged;
+        let mut object = valid_object();
+        object.spec.action_type = ACTION_TYPE_CONDITION.into();
+        let start = |object: &aileron_action::TaskAction| {
+            let malformed = Salvaged { object: object.clone(), message: "spec.group (odd)".into() };
+            decide_start(&Action::malformed(malformed), Ok(((), Why::Declared)))
+        };
+        assert!(matches!(start(&object), Start::Reject(Invalid::Malformed(message)) if message == "spec.group (odd)"));
+        let mut status = TaskActionStatus::default();
+        status.set_condition("Failed", true, "InvalidSpec", "m", Timestamp::UNIX_EPOCH);
+        object.status = Some(status);
+        assert!(matches!(start(&object), Start::Label));
+        object.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        assert!(matches!(start(&object), Start::Abort));
     }
 
     #[test]

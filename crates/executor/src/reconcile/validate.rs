@@ -14,6 +14,9 @@ pub(super) enum Invalid {
     /// Fields that every task needs are empty.
     #[error("required spec fields are empty: [{}]", .0.join(" "))]
     MissingFields(Vec<&'static str>),
+    /// Fields of the object cannot be decoded.
+    #[error("{0}")]
+    Malformed(String),
     /// No plugin serves the task type.
     #[error("no plugin found for task type {task_type:?}: {source}")]
     NoPlugin {
@@ -27,14 +30,14 @@ pub(super) enum Invalid {
 impl Invalid {
     fn condition_reason(&self) -> &'static str {
         match self {
-            Self::MissingFields(_) => reason::INVALID_SPEC,
+            Self::MissingFields(_) | Self::Malformed(_) => reason::INVALID_SPEC,
             Self::NoPlugin { .. } => reason::PLUGIN_NOT_FOUND,
         }
     }
 
     fn event_reason(&self) -> &'static str {
         match self {
-            Self::MissingFields(_) => "FailedValidation",
+            Self::MissingFields(_) | Self::Malformed(_) => "FailedValidation",
             Self::NoPlugin { .. } => "FailedPluginResolve",
         }
     }

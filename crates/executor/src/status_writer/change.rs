@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aileron_action::TaskActionStatus;
+use aileron_kubekit::ApiError;
 use jiff::Timestamp;
 
 use super::hold::hold_time;
@@ -47,7 +48,17 @@ pub fn status_changed(before: &TaskActionStatus, after: &TaskActionStatus) -> bo
         || before.cache_status != after.cache_status
         || before.plugin_state != after.plugin_state
         || before.phase_history.len() != after.phase_history.len()
+        // A full history drops an entry for each new one.
+        || before.phase_history.last() != after.phase_history.last()
         || before.conditions != after.conditions
+}
+
+/// The API server refuses this status for its size, or because a text in it is longer than the schema allows.
+pub fn is_refused_for_size(error: &ApiError) -> bool {
+    // Said by the API server, by etcd, and by the API server's own client of etcd.
+    const TEXTS: [&str; 3] = ["entity too large", "request is too large", "message larger than max"];
+    let message = error.message.to_lowercase();
+    error.is_too_large() || error.is_invalid() || TEXTS.iter().any(|text| message.contains(text))
 }
 
 /// The events service refuses this event for what it is, and would refuse it again.
@@ -84,6 +95,24 @@ mod tests {
 
     fn info() -> TaskInfo {
         TaskInfo::at(Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn refusals_for_size_are_recognised_however_they_are_worded() {
+        let refused = |code, reason: &str, message: &str| ApiError {
+            code,
+            reason: reason.into(),
+            message: message.into(),
+            retry_after: None,
+        };
+        assert!(is_refused_for_size(&refused(413, "RequestEntityTooLarge", "limit is 3145728")));
+        assert!(is_refused_for_size(&refused(422, "Invalid", "status.conditions[0].message: Too long")));
+        assert!(is_refused_for_size(&refused(400, "BadRequest", "Request entity too large: limit is 3145728")));
+        assert!(is_refused_for_size(&refused(500, "InternalError", "etcdserver: request is too large")));
+        let grpc = "trying to send message larger than max (2097153 vs. 2097152)";
+        assert!(is_refused_for_size(&refused(500, "InternalError", grpc)));
+        assert!(!is_refused_for_size(&refused(409, "Conflict", "the object has been modified")));
+        assert!(!is_refused_for_size(&ApiError::unanswered("connection refused")));
     }
 
     #[test]

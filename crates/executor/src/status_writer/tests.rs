@@ -23,6 +23,8 @@ struct World {
     start: Instant,
     seconds: AtomicU64,
     held: Mutex<HashMap<ActionKey, (Unwritten, TaskActionStatus)>>,
+    /// Longer patches are refused.
+    longest_patch: AtomicU64,
 }
 
 impl World {
@@ -34,6 +36,7 @@ impl World {
             start: Instant::now(),
             seconds: AtomicU64::new(0),
             held: Mutex::default(),
+            longest_patch: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -74,6 +77,11 @@ impl Actions for World {
     }
 
     async fn patch_status(&self, key: &ActionKey, patch: Value, _: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError> {
+        if patch.to_string().len() as u64 > self.longest_patch.load(Ordering::SeqCst) {
+            self.say("refused");
+            let message = "Request entity too large: limit is 3145728".to_owned();
+            return Err(ApiError { code: 413, reason: "RequestEntityTooLarge".into(), message, retry_after: None });
+        }
         self.say(format!("status {} {}", key.name, patch["pluginPhase"].as_str().unwrap_or_default()));
         Ok(ObjectMeta::default())
     }
@@ -262,4 +270,19 @@ async fn a_status_without_event_is_written_only_if_it_changed() {
     let paused = TaskActionStatus { plugin_phase: "p".into(), ..TaskActionStatus::default() };
     world.writer().record_without_event(&action(), &paused).await.unwrap();
     assert_eq!(world.said(), ["announced", "status a p"]);
+}
+
+#[tokio::test]
+async fn a_status_that_is_refused_for_its_size_is_written_shorter_at_once() {
+    let world = World::new(None);
+    world.longest_patch.store(3_000, Ordering::SeqCst);
+    let phase = PhaseInfo::permanent_failure(ExecutionError::user("c", "m".repeat(10_000)), info());
+    world.writer().record(&action(), &shown(&phase), &phase).await.unwrap();
+    let expected =
+        ["events of attempts [1]", "announced", "refused", "announced", "status a PhasePermanentFailure", "labels"];
+    assert_eq!(world.said(), expected);
+    world.longest_patch.store(10, Ordering::SeqCst);
+    let error = world.writer().record(&action(), &shown(&phase), &phase).await.unwrap_err();
+    assert!(matches!(error, RecordError::Api(error) if error.is_too_large()), "it is tried twice, and again later");
+    assert_eq!(world.said().iter().filter(|said| *said == "refused").count(), 2);
 }

@@ -7,11 +7,12 @@ use aileron_action::TaskAction;
 use aileron_action::labels::{TERMINATED, TERMINATION_STATUS};
 use aileron_machinery::ActionKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::Api;
+use kube::api::{Api, ObjectMeta};
 use kube::runtime::watcher;
 
 use super::{PAGE, Sink, WatchContext};
 use crate::caches::actions::ActionStore;
+use crate::cluster::listed::Malformed;
 use crate::queue::Queue;
 
 /// The name of this watch in readiness and metrics.
@@ -19,11 +20,11 @@ pub const NAME: &str = "taskactions";
 
 /// Follows all actions that do not have the label of an ended action.
 pub async fn run(cx: WatchContext) {
-    let api: Api<TaskAction> = Api::all(cx.client.clone());
+    let api = Api::all(cx.client.clone());
     let selector = format!("{TERMINATION_STATUS}!={TERMINATED}");
     let config = watcher::Config::default().labels(&selector).page_size(PAGE);
     let sink = Actions::new(&cx.caches.actions, &cx.queue);
-    cx.follow(NAME, watcher(api, config), sink).await;
+    cx.follow(NAME, api, config, sink).await;
 }
 
 struct Actions {
@@ -39,13 +40,9 @@ impl Actions {
         let (actions, queue) = (Arc::clone(actions), Arc::clone(queue));
         Self { actions, queue, listed: HashSet::new(), changed: Vec::new() }
     }
-}
 
-impl Sink<TaskAction> for Actions {
-    fn seen(&mut self, object: TaskAction, listed: bool) {
-        let key = ActionKey::of(&object.metadata);
-        let created = object.metadata.creation_timestamp.clone();
-        let is_changed = self.actions.observe(object);
+    /// Wakes an action with a change, at the end of the list if it was listed.
+    fn stored(&mut self, key: ActionKey, created: Option<Time>, is_changed: bool, listed: bool) {
         if listed {
             self.listed.insert(key.clone());
             if is_changed {
@@ -54,6 +51,26 @@ impl Sink<TaskAction> for Actions {
         } else if is_changed {
             self.queue.wake(&key);
         }
+    }
+}
+
+impl Sink<TaskAction> for Actions {
+    fn seen(&mut self, object: TaskAction, listed: bool) {
+        let key = ActionKey::of(&object.metadata);
+        let created = object.metadata.creation_timestamp.clone();
+        let is_changed = self.actions.observe(object);
+        self.stored(key, created, is_changed, listed);
+    }
+
+    /// The round of a malformed action tells its user what is wrong. An action without a name cannot be told.
+    fn malformed(&mut self, object: Malformed, listed: bool) {
+        let key = ActionKey::of(&object.metadata);
+        if key.name.is_empty() {
+            return;
+        }
+        let created = object.metadata.creation_timestamp.clone();
+        let is_changed = self.actions.observe_malformed(object.salvage());
+        self.stored(key, created, is_changed, listed);
     }
 
     fn restarted(&mut self) {
@@ -69,14 +86,18 @@ impl Sink<TaskAction> for Actions {
         }
     }
 
-    fn gone(&mut self, object: TaskAction) {
-        self.actions.left(&ActionKey::of(&object.metadata));
+    fn gone(&mut self, metadata: &ObjectMeta, _object: Option<TaskAction>) {
+        self.actions.left(&ActionKey::of(metadata));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::extract::RawQuery;
+    use axum::routing::get;
+    use axum::{Json, Router};
     use jiff::Timestamp;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -87,6 +108,47 @@ mod tests {
         action.metadata.resource_version = Some("1".to_owned());
         action.metadata.creation_timestamp = Timestamp::from_second(second).ok().map(Time);
         action
+    }
+
+    /// An API server with these actions, whose watch shows nothing.
+    fn api_server(items: Vec<Value>) -> kube::Client {
+        let answer = async move |RawQuery(query): RawQuery| {
+            if query.is_some_and(|query| query.contains("watch=true")) {
+                std::future::pending::<()>().await;
+            }
+            Json(json!({"apiVersion": "flyte.org/v1", "kind": "TaskActionList", "metadata": {"resourceVersion": "9"},
+                "items": items}))
+        };
+        kube::Client::new(Router::new().route("/apis/flyte.org/v1/taskactions", get(answer)), "default")
+    }
+
+    #[tokio::test]
+    async fn a_malformed_action_of_a_list_hides_no_other() {
+        let item = |name: &str, spec: Value, status: Value| {
+            json!({"apiVersion": "flyte.org/v1", "kind": "TaskAction", "spec": spec, "status": status,
+                "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}})
+        };
+        let client = api_server(vec![
+            item("bits", json!({"taskTemplate": "QR=="}), json!({})),
+            item("bytes", json!({"taskTemplate": "!", "runName": "r"}), json!({})),
+            item("status", json!({}), json!({"attempts": -1})),
+            json!({"metadata": 7, "spec": 7}),
+            item("good", json!({"runName": "r"}), json!({})),
+        ]);
+        let cx = WatchContext { client, ..WatchContext::for_tests() };
+        cx.synced.expect(NAME);
+        let watch = tokio::spawn(run(cx.clone()));
+        tokio::time::timeout(std::time::Duration::from_secs(20), cx.synced.all()).await.expect("the list is complete");
+        let malformed = |name: &str| {
+            let action = cx.caches.actions.get(&ActionKey::new("ns", name)).expect(name);
+            action.malformed.as_deref().map(str::to_owned)
+        };
+        assert_eq!((malformed("good"), malformed("bits")), (None, None));
+        assert!(malformed("bytes").expect("an error").contains("spec.taskTemplate ("));
+        assert!(malformed("status").expect("an error").contains("status.attempts ("));
+        assert_eq!(cx.queue.depth(), 4, "each of them needs a round");
+        cx.cancel.cancel();
+        watch.await.expect("the watch ends");
     }
 
     #[tokio::test]

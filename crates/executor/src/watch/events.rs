@@ -10,11 +10,12 @@ use aileron_action::pending::ObjectEvent;
 use aileron_machinery::{ActionKey, AnyResource, ResourceKind};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::Api;
+use kube::api::{Api, ObjectMeta};
 use kube::runtime::watcher;
 
 use super::{PAGE, Sink, WatchContext};
 use crate::caches::events::About;
+use crate::cluster::listed::Malformed;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "events";
@@ -30,10 +31,10 @@ pub async fn run(cx: WatchContext) {
 
 /// Follows events about objects of one kind.
 pub(super) async fn follow_kind(name: &'static str, cx: WatchContext, kind: ResourceKind) {
-    let api: Api<Event> = Api::all(cx.client.clone());
+    let api = Api::all(cx.client.clone());
     let config = watcher::Config::default().fields(&format!("regarding.kind={}", kind.kind)).page_size(PAGE);
     let sink = Events { kind, cx: cx.clone(), listed: HashMap::new() };
-    cx.follow(name, watcher(api, config), sink).await;
+    cx.follow(name, api, config, sink).await;
 }
 
 struct Events {
@@ -80,6 +81,9 @@ impl Sink<Event> for Events {
         }
     }
 
+    /// Events only explain; a task goes on without one.
+    fn malformed(&mut self, _event: Malformed, _listed: bool) {}
+
     fn restarted(&mut self) {
         self.listed.clear();
     }
@@ -88,11 +92,11 @@ impl Sink<Event> for Events {
         self.cx.caches.events.retain(&self.kind.kind, &std::mem::take(&mut self.listed));
     }
 
-    fn gone(&mut self, event: Event) {
-        let Some(regarding) = event.regarding else { return };
+    fn gone(&mut self, metadata: &ObjectMeta, event: Option<Event>) {
+        let Some(regarding) = event.and_then(|event| event.regarding) else { return };
         let (namespace, name) = (regarding.namespace.unwrap_or_default(), regarding.name.unwrap_or_default());
         let about = (self.kind.kind.to_string(), namespace, name);
-        self.cx.caches.events.remove(&about, &event.metadata.name.unwrap_or_default());
+        self.cx.caches.events.remove(&about, metadata.name.as_deref().unwrap_or_default());
     }
 }
 
@@ -167,7 +171,8 @@ mod tests {
         sink.seen(said("stranger-0", 1), false);
         assert_eq!(sink.cx.caches.events.since("RayJob", "ns", "r-a0-0", None, None).len(), 1);
         assert_eq!(sink.cx.caches.events.lock().len(), 1);
-        sink.gone(said("r-a0-0", 1));
+        let deleted = said("r-a0-0", 1);
+        sink.gone(&deleted.metadata.clone(), Some(deleted));
         assert!(sink.cx.caches.events.lock().is_empty());
     }
 }

@@ -7,11 +7,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use aileron_action::plugin_choice::Served;
+use aileron_action::salvage::without_content;
 use aileron_machinery::{ObjectPlugin, ResourceKind};
 use kube::api::{DynamicObject, ObjectMeta};
 
+use super::malformed::MalformedReports;
 use super::{Sink, WatchContext};
 use crate::caches::{Place, place, placed_version};
+use crate::cluster::listed::Malformed;
 
 pub use definitions::{NAME, run};
 
@@ -49,9 +52,15 @@ struct KindObjects {
     plugin: Arc<dyn ObjectPlugin>,
     cx: WatchContext,
     listed: HashSet<Place>,
+    /// The objects that the plugin cannot decode, although they are valid Kubernetes objects.
+    reports: MalformedReports,
 }
 
 impl KindObjects {
+    fn new(kind: ResourceKind, plugin: Arc<dyn ObjectPlugin>, cx: WatchContext, watch: &'static str) -> Self {
+        Self { kind, plugin, cx, listed: HashSet::new(), reports: MalformedReports::new(watch) }
+    }
+
     fn drop_object(&self, metadata: &ObjectMeta) {
         let place = place(metadata);
         if let Some(kind) = self.cx.caches.objects.write().get_mut(&self.kind) {
@@ -59,6 +68,15 @@ impl KindObjects {
             kind.unreadable.remove(&place);
         }
         self.cx.object_gone(&self.kind, metadata);
+    }
+
+    /// Stores that an object exists that cannot be decoded. Its earlier version is dropped, because it is outdated.
+    fn unreadable(&self, metadata: &ObjectMeta) {
+        let (place, version) = placed_version(metadata);
+        let mut kinds = self.cx.caches.objects.write();
+        let kind = kinds.entry(self.kind.clone()).or_default();
+        kind.objects.remove(&place);
+        kind.unreadable.insert(place, version);
     }
 }
 
@@ -77,9 +95,8 @@ impl Sink<DynamicObject> for KindObjects {
             }
             // The action's round reads the object from the API server, gets the same error and shows it in the action.
             Err(error) => {
-                tracing::warn!(kind = %self.kind.kind, namespace = place.0, name = place.1, error, "an object cannot be read");
-                let mut kinds = self.cx.caches.objects.write();
-                kinds.entry(self.kind.clone()).or_default().unreadable.extend([placed_version(&metadata)]);
+                self.reports.seen(&metadata, &without_content(&error), listed);
+                self.unreadable(&metadata);
             }
         }
         if listed {
@@ -88,11 +105,21 @@ impl Sink<DynamicObject> for KindObjects {
         self.cx.wake_owner(&metadata);
     }
 
+    fn malformed(&mut self, object: Malformed, listed: bool) {
+        self.unreadable(&object.metadata);
+        if listed {
+            self.listed.insert(place(&object.metadata));
+        }
+        self.cx.wake_owner(&object.metadata);
+    }
+
     fn restarted(&mut self) {
+        self.reports.restarted();
         self.listed.clear();
     }
 
     fn listed(&mut self) {
+        self.reports.listed();
         let listed = std::mem::take(&mut self.listed);
         // A complete list proves that the kind is served. A definition alone does not, while it is being established.
         if self.cx.caches.objects.learn(&self.kind, Served::Yes) {
@@ -111,7 +138,8 @@ impl Sink<DynamicObject> for KindObjects {
         }
     }
 
-    fn gone(&mut self, object: DynamicObject) {
-        self.drop_object(&object.metadata);
+    fn gone(&mut self, metadata: &ObjectMeta, _object: Option<DynamicObject>) {
+        self.reports.gone(metadata);
+        self.drop_object(metadata);
     }
 }

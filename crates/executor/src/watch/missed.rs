@@ -9,11 +9,13 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
+use kube::Resource;
 use kube::api::{Api, ListParams};
 use serde::de::DeserializeOwned;
 
 use super::PAGE;
 use crate::caches::{Place, VISIBLE_WITHIN, Versions, placed_version};
+use crate::cluster::listed::list_metadata;
 
 /// How often the versions are compared. As often as the safety round of an action, which also finds missed changes.
 const INTERVAL: Duration = Duration::from_secs(600);
@@ -26,7 +28,7 @@ pub(super) async fn until_missed<K>(
     selector: &str,
     shown: impl Fn() -> Versions + Send,
 ) where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource + Clone + DeserializeOwned + Debug,
 {
     until_behind(|| list(api, selector), shown).await;
     metrics::counter!("aileron_safety_finds_total").increment(1);
@@ -81,13 +83,13 @@ fn is_still_behind(place: &Place, version: Option<u64>, listed: &Versions, shown
 /// The resource versions of all objects with these labels.
 async fn list<K>(api: &Api<K>, selector: &str) -> Result<Versions, kube::Error>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource + Clone + DeserializeOwned + Debug,
 {
     let mut parameters = ListParams::default().labels(selector).limit(PAGE);
     let mut versions = Versions::new();
     loop {
-        let page = api.list_metadata(&parameters).await?;
-        versions.extend(page.items.iter().map(|object| placed_version(&object.metadata)));
+        let page = list_metadata(api, &parameters).await?;
+        versions.extend(page.items.iter().map(|object| placed_version(object.meta())));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters = parameters.continue_token(&token),
             None => return Ok(versions),

@@ -12,20 +12,21 @@ use super::missed::until_missed;
 use super::{PAGE, Sink, WatchContext};
 use crate::caches::pods::slim;
 use crate::caches::{Place, place};
+use crate::cluster::listed::Malformed;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "pods";
 
 /// Follows all pods with the label of a task.
 pub async fn run(cx: WatchContext) {
-    let api: Api<Pod> = Api::all(cx.client.clone());
+    let api = Api::all(cx.client.clone());
     let (label, value) = MANAGED_LABEL;
     let selector = format!("{label}={value}");
     let config = watcher::Config::default().labels(&selector).page_size(PAGE);
     loop {
         let sink = Pods { cx: cx.clone(), listed: HashSet::new() };
         tokio::select! {
-            () = cx.follow(NAME, watcher(api.clone(), config.clone()), sink) => return,
+            () = cx.follow(NAME, api.clone(), config.clone(), sink) => return,
             () = until_missed(NAME, &api, &selector, || cx.caches.pods.versions()) => {}
         }
     }
@@ -58,6 +59,15 @@ impl Sink<Pod> for Pods {
         self.cx.wake_owner(&metadata);
     }
 
+    /// The action's round reads the pod from the API server, gets the same error and shows it in the action.
+    fn malformed(&mut self, pod: Malformed, listed: bool) {
+        if listed {
+            self.listed.insert(place(&pod.metadata));
+        }
+        self.cx.caches.pods.insert_unreadable(&pod.metadata);
+        self.cx.wake_owner(&pod.metadata);
+    }
+
     fn restarted(&mut self) {
         self.listed.clear();
     }
@@ -70,8 +80,8 @@ impl Sink<Pod> for Pods {
         }
     }
 
-    fn gone(&mut self, pod: Pod) {
-        self.drop_pod(&place(&pod.metadata), &pod.metadata);
+    fn gone(&mut self, metadata: &ObjectMeta, _pod: Option<Pod>) {
+        self.drop_pod(&place(metadata), metadata);
     }
 }
 
@@ -120,6 +130,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_malformed_pod_replaces_its_earlier_version_and_wakes_its_action() {
+        use crate::cluster::listed::Listed;
+        let odd = || {
+            let mut odd = serde_json::to_value(worker("w")).unwrap();
+            odd["metadata"]["resourceVersion"] = json!("8");
+            odd["status"] = json!("s");
+            let Listed::<Pod>::Malformed(odd) = serde_json::from_value(odd).unwrap() else { panic!("it is readable") };
+            *odd
+        };
+        for relisted in [false, true] {
+            let cx = WatchContext::for_tests();
+            let mut action = TaskAction::new("r-a0", TaskActionSpec::default());
+            action.metadata.namespace = Some("ns".into());
+            (action.spec.run_name, action.spec.action_name) = ("r".into(), "r".into());
+            cx.caches.actions.observe(action);
+            let mut sink = Pods { cx: cx.clone(), listed: HashSet::new() };
+            sink.seen(worker("w"), false);
+            let key = cx.queue.next().await;
+            assert!(!cx.queue.is_dirty(&key), "its round began after the change");
+            sink.restarted();
+            sink.malformed(odd(), relisted);
+            if relisted {
+                sink.listed();
+            }
+            assert!(cx.queue.is_dirty(&key), "it needs another round");
+            assert!(cx.caches.pods.get("ns", "w").is_none(), "the earlier version is outdated");
+            let versions = cx.caches.pods.versions();
+            assert_eq!(versions.get(&("ns".into(), "w".into())), Some(&8), "the watch has not missed it");
+            sink.gone(&odd().metadata, None);
+            assert!(cx.caches.pods.versions().is_empty());
+        }
+    }
+
+    #[tokio::test]
     async fn events_go_with_their_pod_however_its_end_is_seen() {
         let cx = WatchContext::for_tests();
         let mut sink = Pods { cx: cx.clone(), listed: HashSet::new() };
@@ -135,7 +179,7 @@ mod tests {
                 sink.seen(worker("other"), true);
                 sink.listed();
             } else {
-                sink.gone(worker("w"));
+                sink.gone(&worker("w").metadata, None);
             }
             assert!(cx.caches.pods.get("ns", "w").is_none() && cx.caches.pods.get("ns", "other").is_some());
             assert_eq!(cx.caches.events.since("Pod", "ns", "w", None, None), []);

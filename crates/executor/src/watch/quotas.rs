@@ -8,11 +8,12 @@ use aileron_admission::gate::Gate;
 use aileron_admission::quota::Quota;
 use aileron_machinery::time::clock::Clock;
 use k8s_openapi::api::core::v1::ResourceQuota;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, ObjectMeta};
 use kube::runtime::watcher;
 
 use super::{PAGE, Sink, WatchContext};
 use crate::caches::place;
+use crate::cluster::listed::{Listed, Malformed, list_metadata};
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "resourcequotas";
@@ -33,15 +34,15 @@ const REFUSALS_UNTIL_REVOKED: u32 = 3;
 /// Follows all quotas for the launch gate. Without the permission the gate works without quotas, and readiness does not
 /// wait for them. The same happens when the permission is revoked: outdated quotas would keep tasks waiting forever.
 pub async fn run(cx: WatchContext, gate: Arc<Gate>) {
-    let api: Api<ResourceQuota> = Api::all(cx.client.clone());
+    let api: Api<Listed<ResourceQuota>> = Api::all(cx.client.clone());
     let mut warned = false;
     loop {
-        let pause = match api.list_metadata(&ListParams::default().limit(1)).await {
+        let pause = match list_metadata(&api, &ListParams::default().limit(1)).await {
             Ok(_) => {
                 let config = watcher::Config::default().page_size(PAGE);
                 let clock = Arc::clone(&cx.clock);
                 let sink = Quotas { gate: Arc::clone(&gate), clock, listed: BTreeSet::new(), refusals: 0 };
-                cx.follow(NAME, watcher(api.clone(), config), sink).await;
+                cx.follow(NAME, api.clone(), config, sink).await;
                 if cx.cancel.is_cancelled() {
                     return;
                 }
@@ -84,6 +85,11 @@ impl Sink<ResourceQuota> for Quotas {
         }
     }
 
+    /// The gate goes on without this quota: creates are tried, and wait if the API server refuses them.
+    fn malformed(&mut self, quota: Malformed, _listed: bool) {
+        self.gone(&quota.metadata, None);
+    }
+
     fn restarted(&mut self) {
         self.listed.clear();
     }
@@ -93,9 +99,9 @@ impl Sink<ResourceQuota> for Quotas {
         self.gate.quotas_listed(&std::mem::take(&mut self.listed), self.clock.instant());
     }
 
-    fn gone(&mut self, quota: ResourceQuota) {
+    fn gone(&mut self, metadata: &ObjectMeta, _quota: Option<ResourceQuota>) {
         self.refusals = 0;
-        let (namespace, name) = place(&quota.metadata);
+        let (namespace, name) = place(metadata);
         self.gate.quota_deleted(&namespace, &name, self.clock.instant());
     }
 

@@ -4,21 +4,23 @@ use std::sync::Arc;
 
 use aileron_machinery::PodTemplates;
 use k8s_openapi::api::core::v1::PodTemplate;
-use kube::api::Api;
+use kube::api::{Api, ObjectMeta};
 use kube::runtime::watcher;
 
 use super::{PAGE, Sink, WatchContext};
+use crate::caches::place;
 use crate::caches::templates::TemplateCache;
+use crate::cluster::listed::Malformed;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "podtemplates";
 
 /// Follows all pod templates.
 pub async fn run(cx: WatchContext) {
-    let api: Api<PodTemplate> = Api::all(cx.client.clone());
+    let api = Api::all(cx.client.clone());
     let config = watcher::Config::default().page_size(PAGE);
     let sink = Templates { cache: Arc::clone(&cx.caches.pod_templates), listing: None };
-    cx.follow(NAME, watcher(api, config), sink).await;
+    cx.follow(NAME, api, config, sink).await;
 }
 
 struct Templates {
@@ -27,17 +29,29 @@ struct Templates {
     listing: Option<PodTemplates>,
 }
 
-impl Sink<PodTemplate> for Templates {
-    fn seen(&mut self, mut template: PodTemplate, listed: bool) {
-        template.metadata.managed_fields = None;
+impl Templates {
+    fn change(&mut self, listed: bool, change: impl FnOnce(&mut PodTemplates)) {
         match &mut self.listing {
-            Some(listing) if listed => listing.insert(template),
+            Some(listing) if listed => change(listing),
             _ => {
                 let mut templates = PodTemplates::clone(&self.cache.snapshot());
-                templates.insert(template);
+                change(&mut templates);
                 self.cache.replace(templates);
             }
         }
+    }
+}
+
+impl Sink<PodTemplate> for Templates {
+    fn seen(&mut self, mut template: PodTemplate, listed: bool) {
+        template.metadata.managed_fields = None;
+        self.change(listed, |templates| templates.insert(template));
+    }
+
+    /// A task that needs this template fails with the error.
+    fn malformed(&mut self, template: Malformed, listed: bool) {
+        let (namespace, name) = place(&template.metadata);
+        self.change(listed, |templates| templates.insert_unreadable(&namespace, &name, &template.error));
     }
 
     fn restarted(&mut self) {
@@ -50,11 +64,8 @@ impl Sink<PodTemplate> for Templates {
         }
     }
 
-    fn gone(&mut self, template: PodTemplate) {
-        let namespace = template.metadata.namespace.as_deref().unwrap_or_default();
-        let name = template.metadata.name.as_deref().unwrap_or_default();
-        let mut templates = PodTemplates::clone(&self.cache.snapshot());
-        templates.remove(namespace, name);
-        self.cache.replace(templates);
+    fn gone(&mut self, metadata: &ObjectMeta, _template: Option<PodTemplate>) {
+        let (namespace, name) = place(metadata);
+        self.change(false, |templates| templates.remove(&namespace, &name));
     }
 }

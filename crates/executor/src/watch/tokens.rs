@@ -12,11 +12,13 @@ use aileron_machinery::ActionKey;
 use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
+use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
 use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::kube::requests::api_error;
+use crate::cluster::listed::{Listed, Malformed};
 use crate::watch::{PAGE, Sink, WatchContext};
 
 /// The name of the watch in readiness and metrics.
@@ -44,6 +46,26 @@ impl KubeTokens {
     fn leases(&self, namespace: &str) -> Api<Lease> {
         Api::namespaced(self.client.clone(), namespace)
     }
+
+    /// The metadata of the Lease with the name of this token. The executor lists tokens anyway; reading a single one would
+    /// need another permission.
+    async fn find(&self, pool: &str, holder: &ActionKey) -> Result<Option<ObjectMeta>, ApiError> {
+        let leases: Api<Listed<Lease>> = Api::namespaced(self.client.clone(), &holder.namespace);
+        let named = ListParams::default().fields(&format!("metadata.name={}", token_name(pool, &holder.name)));
+        let found = leases.list(&named).await.map_err(api_error)?.items.into_iter().next();
+        Ok(found.map(|lease| lease.meta().clone()))
+    }
+
+    /// Deletes exactly this Lease. Succeeds if it is gone, also if another Lease has its name now.
+    async fn delete_found(&self, found: &ObjectMeta) -> Result<(), ApiError> {
+        let leases = self.leases(found.namespace.as_deref().unwrap_or_default());
+        let preconditions = Some(Preconditions { uid: found.uid.clone(), resource_version: None });
+        let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
+        match leases.delete(found.name.as_deref().unwrap_or_default(), &parameters).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            result => result.map(drop).map_err(api_error),
+        }
+    }
 }
 
 #[async_trait]
@@ -51,48 +73,46 @@ impl TokenStore for KubeTokens {
     async fn create(&self, pool: &str, claim: &TokenClaim) -> Result<(), ApiError> {
         let leases = self.leases(&claim.holder.namespace);
         let lease = lease(pool, claim);
-        let taken = match leases.create(&PostParams::default(), &lease).await {
-            Err(kube::Error::Api(status)) if status.is_already_exists() => token_name(pool, &claim.holder.name),
+        match leases.create(&PostParams::default(), &lease).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             result => return result.map(drop).map_err(api_error),
-        };
-        // The executor lists tokens anyway; reading a single one would need another permission.
-        let named =
-            leases.list(&ListParams::default().fields(&format!("metadata.name={taken}"))).await.map_err(api_error)?;
-        if let Some(found) = named.items.into_iter().next() {
-            let owners = found.metadata.owner_references.as_deref().unwrap_or_default();
+        }
+        if let Some(found) = self.find(pool, &claim.holder).await? {
+            let owners = found.owner_references.as_deref().unwrap_or_default();
             if owners.iter().any(|owner| owner.uid == claim.owner.uid) {
                 return Ok(());
             }
             // The token belonged to an earlier action of the same name, and Kubernetes will delete it soon.
-            let preconditions = Some(Preconditions { uid: found.metadata.uid, resource_version: None });
-            leases
-                .delete(&taken, &DeleteParams { preconditions, ..DeleteParams::default() })
-                .await
-                .map_err(api_error)?;
+            self.delete_found(&found).await?;
         }
         leases.create(&PostParams::default(), &lease).await.map(drop).map_err(api_error)
     }
 
     async fn list(&self, pool: &str) -> Result<Vec<Token>, ApiError> {
-        let all: Api<Lease> = Api::all(self.client.clone());
+        let all: Api<Listed<Lease>> = Api::all(self.client.clone());
         let list = all.list(&ListParams::default().labels(&format!("{POOL_LABEL}={pool}"))).await.map_err(api_error)?;
-        Ok(list.items.iter().filter_map(|lease| Some(token(&lease.metadata)?.1)).collect())
+        Ok(list.items.iter().filter_map(|lease| Some(token(lease.meta())?.1)).collect())
     }
 
     async fn delete(&self, pool: &str, holder: &ActionKey) -> Result<(), ApiError> {
-        let leases = self.leases(&holder.namespace);
-        match leases.delete(&token_name(pool, &holder.name), &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            result => result.map(drop).map_err(api_error),
+        match self.find(pool, holder).await? {
+            Some(found) if is_token_of(&found, pool, holder) => self.delete_found(&found).await,
+            // There is none, or a Lease of another client has this name.
+            _ => Ok(()),
         }
     }
 }
 
+/// Whether a Lease is the token of this action in this pool.
+fn is_token_of(metadata: &ObjectMeta, pool: &str, holder: &ActionKey) -> bool {
+    token(metadata).is_some_and(|(of, token)| of == pool && token.holder == *holder)
+}
+
 /// The tokens of all pools, as the API server has them.
 pub async fn all_tokens(client: &kube::Client) -> Result<Vec<(String, Token)>, ApiError> {
-    let leases: Api<Lease> = Api::all(client.clone());
+    let leases: Api<Listed<Lease>> = Api::all(client.clone());
     let list = leases.list(&ListParams::default().labels(POOL_LABEL)).await.map_err(api_error)?;
-    Ok(list.items.iter().filter_map(|lease| token(&lease.metadata)).collect())
+    Ok(list.items.iter().filter_map(|lease| token(lease.meta())).collect())
 }
 
 /// The name of the token of an action. It is the same for all attempts, so that an action cannot take two tokens.
@@ -138,10 +158,10 @@ fn token(metadata: &ObjectMeta) -> Option<(String, Token)> {
 
 /// Follows all tokens, and wakes the actions that can take a token when one is free.
 pub async fn watch(cx: WatchContext, pools: Arc<Pools>) {
-    let api: Api<Lease> = Api::all(cx.client.clone());
+    let api = Api::all(cx.client.clone());
     let config = watcher::Config::default().labels(POOL_LABEL).page_size(PAGE);
     let sink = Tokens { pools, cx: cx.clone(), listed: HashSet::new() };
-    cx.follow(NAME, watcher(api, config), sink).await;
+    cx.follow(NAME, api, config, sink).await;
 }
 
 struct Tokens {
@@ -151,6 +171,14 @@ struct Tokens {
 }
 
 impl Tokens {
+    fn seen_token(&mut self, metadata: &ObjectMeta, listed: bool) {
+        let Some((pool, token)) = token(metadata) else { return };
+        if listed {
+            self.listed.insert((pool.clone(), token.holder.clone()));
+        }
+        self.pools.token_seen(&pool, token.holder, token.account);
+    }
+
     fn free(&self, pool: &str, holder: &ActionKey) {
         self.pools.token_deleted(pool, holder);
         for key in self.pools.next_holders(pool, self.cx.clock.now()) {
@@ -161,11 +189,12 @@ impl Tokens {
 
 impl Sink<Lease> for Tokens {
     fn seen(&mut self, lease: Lease, listed: bool) {
-        let Some((pool, token)) = token(&lease.metadata) else { return };
-        if listed {
-            self.listed.insert((pool.clone(), token.holder.clone()));
-        }
-        self.pools.token_seen(&pool, token.holder, token.account);
+        self.seen_token(&lease.metadata, listed);
+    }
+
+    /// Everything about a token is in its metadata.
+    fn malformed(&mut self, lease: Malformed, listed: bool) {
+        self.seen_token(&lease.metadata, listed);
     }
 
     fn restarted(&mut self) {
@@ -179,8 +208,8 @@ impl Sink<Lease> for Tokens {
         }
     }
 
-    fn gone(&mut self, lease: Lease) {
-        if let Some((pool, token)) = token(&lease.metadata) {
+    fn gone(&mut self, metadata: &ObjectMeta, _lease: Option<Lease>) {
+        if let Some((pool, token)) = token(metadata) {
             self.free(&pool, &token.holder);
         }
     }
@@ -231,8 +260,8 @@ async fn is_running_elsewhere(client: &kube::Client, key: &ActionKey, was_known:
     if was_known {
         return Ok(false);
     }
-    let actions: Api<TaskAction> = Api::namespaced(client.clone(), &key.namespace);
-    let action = actions.get_opt(&key.name).await.map_err(api_error)?;
+    let actions: Api<Listed<TaskAction>> = Api::namespaced(client.clone(), &key.namespace);
+    let action = actions.get_opt(&key.name).await.map_err(api_error)?.map(Listed::into_action);
     Ok(action.is_some_and(|action| action.status.is_none_or(|status| !status.is_terminal())))
 }
 
@@ -240,9 +269,44 @@ async fn is_running_elsewhere(client: &kube::Client, key: &ActionKey, was_known:
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use serde_json::json;
+    use axum::{Json, Router};
+    use serde_json::{Value, json};
 
     use super::*;
+
+    #[tokio::test]
+    async fn only_the_token_of_the_holder_is_deleted_and_by_its_uid() {
+        let lease = |pool: &str, action: &str| {
+            json!({"metadata": {
+                "name": "licences.a", "namespace": "ns", "resourceVersion": "7", "uid": "uid-7",
+                "labels": {"flyte.org/pool": pool, "flyte.org/pool-project": "p", "flyte.org/pool-domain": "d"},
+                "ownerReferences": [{"apiVersion": "flyte.org/v1", "kind": "TaskAction", "name": action, "uid": "u"}],
+            }})
+        };
+        for (items, expected) in [
+            (vec![lease("licences", "a")], vec!["uid-7".to_owned()]),
+            (vec![lease("licences", "b")], vec![]),
+            (vec![lease("others", "a")], vec![]),
+            (vec![json!({"metadata": {"name": "licences.a", "namespace": "ns"}, "spec": 7})], vec![]),
+            (vec![], vec![]),
+        ] {
+            let uids = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let list = move || async move { Json(json!({"kind": "List", "apiVersion": "v1", "items": items})) };
+            let asked = Arc::clone(&uids);
+            let delete = move |Json(options): Json<Value>| async move {
+                let uid = options["preconditions"]["uid"].as_str().unwrap_or_default().to_owned();
+                asked.lock().unwrap().push(uid);
+                Json(json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+            };
+            let leases = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
+            let router = Router::new()
+                .route(leases, axum::routing::get(list))
+                .route(&format!("{leases}/licences.a"), axum::routing::delete(delete));
+            let store = KubeTokens::new(kube::Client::new(router, "default"));
+            store.delete("licences", &ActionKey::new("ns", "a")).await.unwrap();
+            assert_eq!(*uids.lock().unwrap(), expected);
+        }
+    }
 
     #[test]
     fn a_lease_is_read_as_the_token_it_was_made_for() {
@@ -258,6 +322,9 @@ mod tests {
             version: 7,
         };
         assert_eq!(token(&metadata), Some(("licences".into(), expected)));
+        assert!(is_token_of(&metadata, "licences", &ActionKey::new("ns", "r-a0")));
+        assert!(!is_token_of(&metadata, "gpus", &ActionKey::new("ns", "r-a0")), "another pool");
+        assert!(!is_token_of(&metadata, "licences", &ActionKey::new("ns", "r-a1")), "another action");
         assert_eq!(token(&ObjectMeta { owner_references: None, ..metadata }), None, "not of ours");
     }
 }

@@ -9,8 +9,20 @@ use k8s_openapi::api::core::v1::PodTemplate;
 /// before or after, never in the middle; and shared, so that building from it cannot change it.
 #[derive(Clone, Debug, Default)]
 pub struct PodTemplates {
-    by_name: BTreeMap<String, BTreeMap<String, Arc<PodTemplate>>>,
+    by_name: BTreeMap<String, BTreeMap<String, Entry>>,
     default_namespace: String,
+}
+
+/// A template, or why it cannot be read.
+type Entry = Result<Arc<PodTemplate>, UnreadableTemplate>;
+
+/// A template that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("PodTemplate '{name}' in namespace '{namespace}' cannot be read: {error}; correct or delete it")]
+pub struct UnreadableTemplate {
+    namespace: String,
+    name: String,
+    error: String,
 }
 
 impl PodTemplates {
@@ -23,7 +35,13 @@ impl PodTemplates {
     pub fn insert(&mut self, template: PodTemplate) {
         let name = template.metadata.name.clone().unwrap_or_default();
         let namespace = template.metadata.namespace.clone().unwrap_or_default();
-        self.by_name.entry(name).or_default().insert(namespace, Arc::new(template));
+        self.by_name.entry(name).or_default().insert(namespace, Ok(Arc::new(template)));
+    }
+
+    /// Adds or replaces a template that cannot be read. A task that needs it fails with this error.
+    pub fn insert_unreadable(&mut self, namespace: &str, name: &str, error: &str) {
+        let unreadable = UnreadableTemplate { namespace: namespace.into(), name: name.into(), error: error.into() };
+        self.by_name.entry(name.into()).or_default().insert(namespace.into(), Err(unreadable));
     }
 
     /// Forgets a template.
@@ -39,9 +57,13 @@ impl PodTemplates {
     /// The template of this name in the namespace, else the one in the default namespace.
     ///
     /// Mirrors `PodTemplateStore.LoadOrDefault`.
-    pub fn find(&self, namespace: &str, name: &str) -> Option<&Arc<PodTemplate>> {
-        let namespaces = self.by_name.get(name)?;
-        namespaces.get(namespace).or_else(|| namespaces.get(&self.default_namespace))
+    ///
+    /// # Errors
+    /// This template cannot be read. The one in the default namespace does not replace it, because it may differ.
+    pub fn find(&self, namespace: &str, name: &str) -> Result<Option<&Arc<PodTemplate>>, &UnreadableTemplate> {
+        let Some(namespaces) = self.by_name.get(name) else { return Ok(None) };
+        let found = namespaces.get(namespace).or_else(|| namespaces.get(&self.default_namespace));
+        found.map(Result::as_ref).transpose()
     }
 }
 
@@ -62,10 +84,25 @@ mod tests {
         let mut templates = PodTemplates::new("flyte");
         templates.insert(template("flyte", "base"));
         templates.insert(template("team", "base"));
-        let namespace = |found: Option<&Arc<PodTemplate>>| found.and_then(|t| t.metadata.namespace.clone());
-        assert_eq!(namespace(templates.find("team", "base")).as_deref(), Some("team"));
-        assert_eq!(namespace(templates.find("other", "base")).as_deref(), Some("flyte"));
+        let namespace = |templates: &PodTemplates, of: &str| {
+            templates.find(of, "base").ok().flatten().and_then(|found| found.metadata.namespace.clone())
+        };
+        assert_eq!(namespace(&templates, "team").as_deref(), Some("team"));
+        assert_eq!(namespace(&templates, "other").as_deref(), Some("flyte"));
         templates.remove("flyte", "base");
-        assert!(templates.find("other", "base").is_none());
+        assert_eq!(namespace(&templates, "other"), None);
+    }
+
+    #[test]
+    fn a_template_that_cannot_be_read_is_not_replaced_by_the_default_one() {
+        let mut templates = PodTemplates::new("flyte");
+        templates.insert(template("flyte", "base"));
+        templates.insert_unreadable("team", "base", "spec: odd");
+        let error = templates.find("team", "base").map_err(ToString::to_string);
+        let expected = "PodTemplate 'base' in namespace 'team' cannot be read: spec: odd; correct or delete it";
+        assert_eq!(error.err().as_deref(), Some(expected));
+        assert!(templates.find("other", "base").is_ok_and(|found| found.is_some()));
+        templates.insert(template("team", "base"));
+        assert!(templates.find("team", "base").is_ok_and(|found| found.is_some()), "it was corrected");
     }
 }

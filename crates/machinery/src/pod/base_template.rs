@@ -49,11 +49,14 @@ pub(super) fn base_template(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Resu
 pub fn find_base_template(cx: &LayerContext<'_>) -> Result<Option<Arc<PodTemplate>>, PluginError> {
     let named = cx.task.template.metadata.as_ref().map_or("", |metadata| metadata.pod_template_name.as_str());
     let templates = &cx.task.platform.pod_templates;
-    let find = |name: &str| templates.find(&cx.task.metadata.namespace, name).cloned();
+    let find = |name: &str| {
+        let found = templates.find(&cx.task.metadata.namespace, name);
+        found.map(|found| found.cloned()).map_err(|error| PluginError::bad_task_specification(error.to_string()))
+    };
     if named.is_empty() {
-        return Ok(find(&cx.config().default_pod_template_name));
+        return find(&cx.config().default_pod_template_name);
     }
-    let found = find(named);
+    let found = find(named)?;
     if found.is_none() {
         return Err(PluginError::bad_task_specification(format!("PodTemplate '{named}' does not exist")));
     }

@@ -31,6 +31,12 @@ impl Logs {
         .clone()
     }
 
+    /// The lengths of all kept lines that contain `text`.
+    pub fn lengths_about(&self, text: &str) -> Vec<usize> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().filter(|line| line.contains(text)).map(String::len).collect()
+    }
+
     /// The last `count` lines that contain `text`.
     pub fn about(&self, text: &str, count: usize) -> String {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);

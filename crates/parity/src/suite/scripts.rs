@@ -10,8 +10,8 @@ use crate::kubelet::{Script, annotations};
 pub use crate::kubelet::Document;
 
 /// One entry per attempt, separated by `;`. The last entry also applies to all later attempts. An entry is a value of
-/// [`annotations::END`], or `error:<code>:<recoverable|permanent>`: the container exits with 0, and the task writes an
-/// error document. `@<ms>` at the end of an entry is the running time in milliseconds.
+/// [`annotations::END`], or `error:<code>:<recoverable|permanent>[:<bytes>]`: the container exits with 0, and the task
+/// writes an error document, with a message of at least so many bytes. `@<ms>` at the end of an entry is the running time in milliseconds.
 pub const ATTEMPTS: &str = "suite.aileron.test/attempts";
 
 /// The container that keeps running when the others have ended.
@@ -39,7 +39,9 @@ fn script_of_attempt(pod: &Pod) -> Script {
     let script = match entry.strip_prefix("error:") {
         Some(error) => {
             let (code, kind) = error.split_once(':').unwrap_or((error, "recoverable"));
-            let message = format!("attempt {attempt} says {code}");
+            let (kind, length) = kind.split_once(':').unwrap_or((kind, "0"));
+            let padding = ".".repeat(length.parse().unwrap_or_default());
+            let message = format!("{padding}attempt {attempt} says {code}");
             Script::default().document(Document::error(code, &message, kind == "recoverable"))
         }
         None => {

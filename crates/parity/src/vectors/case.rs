@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -64,6 +65,16 @@ pub enum LoadError {
 }
 
 impl Case {
+    /// A committed case, named by its path below the folder of open cases, without the extension.
+    ///
+    /// # Errors
+    /// There is no such file, or it is not a case.
+    pub fn committed(path: &str) -> anyhow::Result<Self> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/open").join(path).with_extension("json");
+        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        serde_json::from_slice(&bytes).with_context(|| format!("{} is not a case", path.display()))
+    }
+
     /// `family/group`, or the family alone where there are no groups.
     pub fn folder(&self) -> String {
         if self.group.is_empty() { self.family.clone() } else { format!("{}/{}", self.family, self.group) }

@@ -13,7 +13,8 @@ aileron_parity::on_both!(
     an_error_that_is_not_recoverable_uses_no_more_attempts,
     a_task_that_is_killed_each_time_ends,
     a_pod_that_is_lost_each_time_ends_the_task_and_one_that_is_lost_once_does_not,
-    a_pod_that_can_never_start_is_deleted_after_its_task_has_failed
+    a_pod_that_can_never_start_is_deleted_after_its_task_has_failed,
+    a_task_with_a_long_error_message_ends
 );
 
 /// Attempt, code and kind of each FAILED event, without consecutive duplicates.
@@ -142,5 +143,26 @@ async fn a_pod_that_can_never_start_is_deleted_after_its_task_has_failed(on: Ser
     let ended = requests.iter().rposition(|it| (&*it.subresource, &*it.name) == ("status", "typo")).unwrap();
     assert!(ended < deleted, "the end must be written before the delete: {requests:?}");
     assert_eq!(requests.iter().filter(|it| it.verb == "delete").count(), 1, "{requests:?}");
+    Ok(())
+}
+
+/// The schema allows 32,768 characters in a condition, and an object in etcd has at most 1.5 MiB.
+async fn a_task_with_a_long_error_message_ends(on: Server) -> Result<()> {
+    let space = on.shared().await?.space("verbose").await?;
+    for (name, bytes) in [("long", 40_000), ("longest", 2 * 1024 * 1024 - 4096)] {
+        let entry = format!("error:Verbose:permanent:{bytes}");
+        space.submit(&Task::container(name).attempts(&[&entry])).await?;
+        let action = space.until_ended(name).await?;
+        assert_eq!(action.outcome().unwrap().0, "Failed", "{}", action.summary());
+        let error = action.status_or_default().error_state.unwrap();
+        assert_eq!(error.code, "Verbose");
+        let reported = space.recorded(name).last().unwrap().event.error_info.clone().unwrap();
+        for message in [&error.message, &reported.message] {
+            let (length, end) = (message.len(), &message[message.len() - 40..]);
+            assert!(length > 16_000 && length <= 64 * 1024, "{length}");
+            assert!(end.ends_with("attempt 1 says Verbose"), "{end}");
+        }
+        assert!(error.message.contains("bytes left out"));
+    }
     Ok(())
 }

@@ -10,6 +10,7 @@ mod finished;
 mod invalid;
 mod leader;
 mod limits;
+mod malformed;
 mod missing_kind;
 mod operators;
 mod overview;

@@ -11,13 +11,14 @@ use aileron_action::plugin_choice::Served;
 use aileron_machinery::{ObjectPlugin, ResourceKind};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, PartialObjectMeta};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::KindObjects;
 use crate::caches::objects::ObjectCache;
+use crate::cluster::listed::{Listed, Malformed};
 use crate::watch::events::follow_kind;
 use crate::watch::missed::until_missed;
 use crate::watch::{PAGE, Sink, WatchContext};
@@ -45,7 +46,7 @@ const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(15);
 pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn ObjectPlugin>>) {
     let client = cx.client.clone();
     let wanted = wanted_kinds(plugins);
-    let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
+    let definitions: Api<Listed<PartialObjectMeta<CustomResourceDefinition>>> = Api::all(client.clone());
     let watches = TaskTracker::new();
     let mut sink = Definitions {
         cx: cx.clone(),
@@ -67,7 +68,7 @@ pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn ObjectPlugin>>) {
                     sink.compare(&client).await;
                 }
                 let config = watcher::Config::default().page_size(PAGE);
-                cx.follow(NAME, watcher(definitions, config), sink).await;
+                cx.follow(NAME, definitions, config, sink).await;
                 break;
             }
             Err(kube::Error::Api(status)) if status.is_forbidden() => pause = DISCOVERY_INTERVAL,
@@ -167,7 +168,7 @@ impl Definitions {
             kind: kind.kind.to_string(),
             plural: kind.plural.to_string(),
         };
-        let api: Api<DynamicObject> = Api::all_with(self.cx.client.clone(), &resource);
+        let api: Api<Listed<DynamicObject>> = Api::all_with(self.cx.client.clone(), &resource);
         tracing::info!(kind = %kind.kind, group = %kind.group, "the cluster serves this kind; it is watched");
         // Both watches end when the kind is no longer served.
         let cx = WatchContext { cancel: stop, ..self.cx.clone() };
@@ -190,28 +191,12 @@ impl Definitions {
 
 impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
     fn seen(&mut self, definition: PartialObjectMeta<CustomResourceDefinition>, listed: bool) {
-        let name = definition.metadata.name.unwrap_or_default();
-        // The API server deletes the objects before the definition. Without this stop, their actions would treat the
-        // objects as deleted by a user.
-        if definition.metadata.deletion_timestamp.is_some() {
-            self.stop(&name);
-            return;
-        }
-        // A definition exists a moment before its kind is served. It changes again when it is established. That is
-        // earlier than the next try of the refused watch, so the watch is started again.
-        if !listed
-            && self.wanted.get(&name).is_some_and(|wanted| !self.cx.caches.objects.is_complete(&wanted.kind))
-            && let Some(stop) = self.running.remove(&name)
-        {
-            stop.cancel();
-        }
-        self.appeared(&name);
-        if listed {
-            self.listed.insert(name.clone());
-        }
-        if self.wanted.contains_key(&name) {
-            self.defined.insert(name);
-        }
+        self.defines(definition.metadata, listed);
+    }
+
+    /// Only the name and the deletion of a definition are read here.
+    fn malformed(&mut self, definition: Malformed, listed: bool) {
+        self.defines(definition.metadata, listed);
     }
 
     fn restarted(&mut self) {
@@ -231,23 +216,55 @@ impl Sink<PartialObjectMeta<CustomResourceDefinition>> for Definitions {
         }
     }
 
-    fn gone(&mut self, definition: PartialObjectMeta<CustomResourceDefinition>) {
-        let name = definition.metadata.name.unwrap_or_default();
+    fn gone(&mut self, metadata: &ObjectMeta, _definition: Option<PartialObjectMeta<CustomResourceDefinition>>) {
+        let name = metadata.name.clone().unwrap_or_default();
         self.defined.remove(&name);
         self.stop(&name);
     }
 }
 
+impl Definitions {
+    fn defines(&mut self, metadata: ObjectMeta, listed: bool) {
+        let name = metadata.name.unwrap_or_default();
+        // The API server deletes the objects before the definition. Without this stop, their actions would treat the
+        // objects as deleted by a user.
+        if metadata.deletion_timestamp.is_some() {
+            self.stop(&name);
+            return;
+        }
+        // A definition exists a moment before its kind is served. It changes again when it is established. That is
+        // earlier than the next try of the refused watch, so the watch is started again.
+        if !listed
+            && self.wanted.get(&name).is_some_and(|wanted| !self.cx.caches.objects.is_complete(&wanted.kind))
+            && let Some(stop) = self.running.remove(&name)
+        {
+            stop.cancel();
+        }
+        self.appeared(&name);
+        if listed {
+            self.listed.insert(name.clone());
+        }
+        if self.wanted.contains_key(&name) {
+            self.defined.insert(name);
+        }
+    }
+}
+
 /// Follows the objects of one kind.
-async fn follow_objects(cx: WatchContext, api: Api<DynamicObject>, kind: ResourceKind, plugin: Arc<dyn ObjectPlugin>) {
+async fn follow_objects(
+    cx: WatchContext,
+    api: Api<Listed<DynamicObject>>,
+    kind: ResourceKind,
+    plugin: Arc<dyn ObjectPlugin>,
+) {
     let (label, value) = MANAGED_LABEL;
     let selector = format!("{label}={value}");
     let config = watcher::Config::default().labels(&selector).page_size(PAGE);
     loop {
         let (kind, plugin) = (kind.clone(), Arc::clone(&plugin));
         let missed = until_missed(KIND_WATCH, &api, &selector, || cx.caches.objects.versions(&kind));
-        let objects = KindObjects { kind: kind.clone(), plugin, cx: cx.clone(), listed: HashSet::new() };
-        let watch = cx.follow(KIND_WATCH, watcher(api.clone(), config.clone()), objects);
+        let objects = KindObjects::new(kind.clone(), plugin, cx.clone(), KIND_WATCH);
+        let watch = cx.follow(KIND_WATCH, api.clone(), config.clone(), objects);
         tokio::select! {
             () = watch => return,
             () = missed => {}
@@ -286,10 +303,18 @@ async fn read_definition(
     readers: Vec<Arc<dyn ObjectPlugin>>,
     cache: Arc<ObjectCache>,
 ) {
-    let api: Api<CustomResourceDefinition> = Api::all(client);
+    let api: Api<Listed<CustomResourceDefinition>> = Api::all(client);
     loop {
         match api.get_opt(&name).await {
+            Ok(Some(Listed::Malformed(malformed))) => {
+                return tracing::warn!(
+                    name,
+                    error = malformed.error,
+                    "the executor cannot decode this definition; the optional features that depend on it stay off"
+                );
+            }
             Ok(definition) => {
+                let definition = definition.and_then(Listed::decoded);
                 for plugin in &readers {
                     let facts = definition.as_ref().map(|definition| plugin.read_definition(definition));
                     cache.set_definition(plugin.entry().id, facts);
