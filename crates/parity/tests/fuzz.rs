@@ -165,7 +165,7 @@ proptest! {
         if let Ok(template) = message_from_json::<TaskTemplate>(&document) {
             let mut bytes = vec![installation];
             template.encode(&mut bytes).unwrap();
-            check_build(&bytes)?;
+            is_answered(&bytes)?;
         }
     }
 
@@ -182,7 +182,7 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        check_build(&bytes)?;
+        is_answered(&bytes)?;
     }
 
     #[test]

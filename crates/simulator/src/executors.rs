@@ -1,4 +1,4 @@
-//! Executor processes: they start, are killed or paused, and start again.
+//! The replicas of the executor: each starts again when its process has ended.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,82 +9,18 @@ use aileron_executor::caches::readiness::Readiness;
 use aileron_machinery::PluginSet;
 use anyhow::{Context, Result};
 use serde_json::json;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 
 use crate::determinism::{Random, SimulatedClock};
 use crate::faults::Cut;
-use crate::history::{History, RequestLine, What};
+use crate::history::What;
 use crate::network::{Network, Shared};
 use crate::operator::SimJobs;
+use crate::process::Process;
 use crate::services::Services;
 
 /// From the end of a process to its next start, in milliseconds, as a kubelet restarts a container.
 const RESTART_MS: (u64, u64) = (200, 4_000);
-
-/// One life of an executor process.
-#[derive(Debug)]
-pub struct Process {
-    /// Name in the lease and in the history. Every life has its own.
-    pub name: Arc<str>,
-    /// The clock of the process.
-    pub clock: SimulatedClock,
-    life: watch::Sender<Life>,
-    partition: Mutex<Option<(Cut, Instant)>>,
-    cancel: CancellationToken,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
-    Running,
-    Paused,
-    Dead,
-}
-
-impl Process {
-    fn new(name: String, clock: SimulatedClock) -> Self {
-        Self {
-            name: name.into(),
-            clock,
-            life: watch::Sender::new(Life::Running),
-            partition: Mutex::default(),
-            cancel: CancellationToken::new(),
-        }
-    }
-
-    /// Returns when the process runs. Nothing that a dead process does has any effect, so this never returns for one.
-    pub async fn running(&self) {
-        let mut life = self.life.subscribe();
-        let _ = life.wait_for(|life| *life == Life::Running).await;
-        if *life.borrow() != Life::Running {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// Whether the process itself would still send this write, after a pause.
-    #[must_use]
-    pub fn may_write(&self, _line: &RequestLine) -> bool {
-        true
-    }
-
-    /// Ends the process at once.
-    pub fn kill(&self, history: &History) {
-        if self.life.send_replace(Life::Dead) != Life::Dead {
-            history.add(What::Process { process: self.name.clone(), text: "is killed".into() });
-        }
-    }
-
-    /// The part of the traffic that does not get through, and until when.
-    #[must_use]
-    pub fn partition(&self) -> Option<(Cut, Instant)> {
-        *lock(&self.partition)
-    }
-
-    async fn dead(&self) {
-        let _ = self.life.subscribe().wait_for(|life| *life == Life::Dead).await;
-    }
-}
 
 /// All executors of a run.
 pub struct Executors {
@@ -148,7 +84,7 @@ impl Executors {
                 Ok("is dead".to_owned())
             }
             end = &mut task => {
-                process.life.send_replace(Life::Dead);
+                process.ended();
                 Ok(match end.context("the executor panicked")? {
                     Ok(()) => "ended in good order".to_owned(),
                     Err(error) => format!("ended: {error}"),
@@ -180,17 +116,9 @@ impl Executors {
     pub async fn pause(&self, slot: usize, span: Duration) {
         let Some(process) = self.current(slot) else { return };
         self.shared.history.add(What::Process { process: process.name.clone(), text: format!("pauses for {span:?}") });
-        process.life.send_if_modified(|life| {
-            std::mem::replace(life, if *life == Life::Dead { Life::Dead } else { Life::Paused }) == Life::Running
-        });
+        process.set_paused(true);
         sleep(span).await;
-        process.life.send_if_modified(|life| {
-            let was_paused = *life == Life::Paused;
-            if was_paused {
-                *life = Life::Running;
-            }
-            was_paused
-        });
+        process.set_paused(false);
         self.shared.history.add(What::Process { process: process.name.clone(), text: "runs again".into() });
     }
 
@@ -199,7 +127,7 @@ impl Executors {
         let Some(process) = self.current(slot) else { return };
         let text = format!("does not get through for {span:?}: {cut:?}");
         self.shared.history.add(What::Process { process: process.name.clone(), text });
-        *lock(&process.partition) = Some((cut, Instant::now() + span));
+        process.cut_off(cut, Instant::now() + span);
     }
 
     /// Makes the clock of a replica wrong.

@@ -14,7 +14,8 @@
 //! | `workload` | the tasks of a run, and what their pods do |
 //! | `operator` | a custom kind with its plugin and its operator |
 //! | `people` | users and administrators who change things |
-//! | `executors` | processes that start, are killed, are paused and start again |
+//! | `process` | one life of an executor process: it can be killed, paused, or cut off |
+//! | `executors` | starts executors again when they have ended |
 //! | `world` | all of the above together: one run |
 //! | `check` | the promises, checked on the history and on the final state |
 //! | `patterns` | systematic crashes and losses at every write and every watched change |
@@ -28,6 +29,7 @@ pub mod network;
 pub mod operator;
 pub mod patterns;
 pub mod people;
+pub mod process;
 pub mod services;
 pub mod workload;
 pub mod world;

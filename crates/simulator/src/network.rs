@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, Service, ServiceExt};
 
-use crate::executors::Process;
-use crate::faults::{Cut, Faults};
+use crate::faults::Faults;
 use crate::history::{History, RequestLine, What};
 use crate::patterns::{Disturbance, Pattern};
+use crate::process::Process;
 
 /// Longest time that a delayed request or answer takes.
 const LONGEST_DELAY_MS: u64 = 5_000;
@@ -125,10 +125,6 @@ impl Network {
                 tokio::time::sleep_until(until).await;
             }
             return Err("connection refused".into());
-        }
-        if line.is_write() && !process.may_write(&line) {
-            // The process was paused between its own check and this point.
-            return Err("the process does not lead any more".into());
         }
         if process.is_cut(&line).is_some() {
             process.until_reachable(&line).await;
@@ -302,27 +298,6 @@ impl Service<Request<kube::client::Body>> for Network {
 
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
         Box::pin(self.clone().exchange(request))
-    }
-}
-
-impl Process {
-    /// Whether a partition stops this request.
-    fn is_cut(&self, line: &RequestLine) -> Option<Instant> {
-        let (cut, until) = self.partition()?;
-        let is_lease = line.resource == "leases" && line.name == LEASE_NAME;
-        let hit = match cut {
-            Cut::All => true,
-            Cut::Lease => is_lease,
-            Cut::Watches => line.verb == "watch",
-            Cut::Writes => line.is_write() && !is_lease,
-        };
-        (hit && until > Instant::now()).then_some(until)
-    }
-
-    async fn until_reachable(&self, line: &RequestLine) {
-        while let Some(until) = self.is_cut(line) {
-            tokio::time::sleep_until(until).await;
-        }
     }
 }
 

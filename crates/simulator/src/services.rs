@@ -17,9 +17,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
-use crate::executors::Process;
 use crate::history::{ActionEvent, What};
 use crate::network::Shared;
+use crate::process::Process;
 
 /// A reservation lasts this long without a heartbeat.
 const RESERVATION: Duration = Duration::from_secs(30);

@@ -27,6 +27,7 @@ const STARTED_MESSAGE: &str = "caches are complete; starting the controller";
 const SOURCES: [&str; 14] = [
     "cli",
     "executor",
+    "lease",
     "flyte-local",
     "preview",
     "action",
