@@ -21,7 +21,7 @@ exec "$@" 3<&- </dev/null
 "#;
 
 /// The log message when rounds have begun.
-const STARTED_MESSAGE: &str = "caches are complete; working";
+const STARTED_MESSAGE: &str = "caches are complete; starting the controller";
 
 /// The crates of the program. If their sources are newer than the binary, it is built again.
 const SOURCES: [&str; 13] = [
