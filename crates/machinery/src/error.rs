@@ -65,13 +65,6 @@ impl PluginError {
         Self { code: String::new(), message: message.into(), source: None }
     }
 
-    /// An error of a service of the executor. The text contains what the service said. An outage of the object store stays
-    /// recognisable as one.
-    pub fn of_service(message: impl Into<String>, error: crate::ServiceError) -> Self {
-        let wrapped = Self::caused_by(code::DOWNSTREAM_SYSTEM_ERROR, message, error);
-        if wrapped.storage_outage().is_some() { wrapped } else { Self::uncoded(wrapped.message) }
-    }
-
     /// The task's definition cannot work.
     pub fn bad_task_specification(message: impl Into<String>) -> Self {
         Self::new(code::BAD_TASK_SPECIFICATION, message)
@@ -133,14 +126,9 @@ mod tests {
 
     #[test]
     fn an_outage_of_the_object_store_is_found_below_wrappers() {
-        let service = crate::ServiceError::caused_by("failed to write s3://b/k", StorageOutage::new("503"));
-        let wrapped = PluginError::caused_by("Outer", "x", PluginError::caused_by("Inner", "y", service));
+        let wrapped = PluginError::caused_by("Outer", "x", PluginError::from(StorageOutage::new("503")));
         assert_eq!(wrapped.storage_outage().map(ToString::to_string).as_deref(), Some("503"));
-        assert!(PluginError::caused_by("Outer", "x", crate::ServiceError::new("404")).storage_outage().is_none());
-        let outage = || crate::ServiceError::caused_by("m", StorageOutage::new("503"));
-        assert!(PluginError::of_service("no inputs: m", outage()).storage_outage().is_some());
-        let other = PluginError::of_service("no inputs: m", crate::ServiceError::new("m"));
-        assert_eq!((other.to_string().as_str(), other.storage_outage().is_none()), ("no inputs: m", true));
+        assert!(PluginError::caused_by("Outer", "x", "404").storage_outage().is_none());
     }
 
     #[test]

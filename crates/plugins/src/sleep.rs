@@ -53,8 +53,10 @@ impl CorePlugin for SleepPlugin {
             Err(error) => return Ok(refused(&error, now)),
         };
         let inputs = request.services.inputs().await;
-        let inputs =
-            inputs.map_err(|error| PluginError::of_service(format!("failed to read task inputs: {error}"), error))?;
+        let inputs = inputs.map_err(|error| {
+            let message = format!("failed to read task inputs: {error}");
+            error.into_plugin_error(message)
+        })?;
         Ok(match duration_of(input, &inputs) {
             Ok(duration) => sleep(duration, request.running_since, now),
             Err(error) => refused(&error, now),

@@ -27,7 +27,7 @@ pub struct ObjectStores {
     memory: MemoryStore,
     boundary: Boundary,
     /// The clients by scheme and container, the last used one at the end.
-    clients: Mutex<Vec<((String, String), Arc<dyn ObjectStore>)>>,
+    clients: Mutex<Vec<KeptClient>>,
     files: HashMap<String, Files>,
 }
 
@@ -37,6 +37,9 @@ const MAX_CLIENTS: usize = 32;
 
 /// Bounds the store in memory. It is for tests and demonstrations, and never frees anything.
 const MEMORY_CAPACITY: usize = 256 << 20;
+
+/// A client with its scheme and container.
+type KeptClient = ((String, String), Arc<dyn ObjectStore>);
 
 /// The store that a reference belongs to.
 enum Route<'a> {

@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use crate::Pending;
+use crate::error::{PluginError, code};
 
 /// A service could not do what a plugin asked for.
 ///
-/// A plugin that cannot go on returns [`PluginError::of_service`](crate::PluginError::of_service). If the object store does
+/// A plugin that cannot go on returns [`Self::into_plugin_error`]. If the object store does
 /// not work at the moment, the executor recognises that ([`StorageOutage`](crate::StorageOutage)), and waits without
 /// counting a failure.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,14 @@ impl ServiceError {
     /// A text, and the error that led to it.
     pub fn caused_by(message: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { message: message.into(), source: Some(source.into()) }
+    }
+
+    /// The error of a plugin that cannot go on. The text contains what the service said. An outage of the object store stays
+    /// recognisable as one.
+    pub fn into_plugin_error(self, message: impl Into<String>) -> PluginError {
+        let message = message.into();
+        let wrapped = PluginError::caused_by(code::DOWNSTREAM_SYSTEM_ERROR, message.clone(), self);
+        if wrapped.storage_outage().is_some() { wrapped } else { PluginError::uncoded(message) }
     }
 
     /// There is no such service here, for example in a test.
@@ -140,5 +149,19 @@ impl CoreSetup {
     /// A setup with these secrets.
     pub fn new(secrets: Arc<dyn Secrets>) -> Self {
         Self { secrets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::StorageOutage;
+
+    #[test]
+    fn an_outage_of_the_object_store_stays_recognisable() {
+        let outage = ServiceError::caused_by("m", StorageOutage::new("503")).into_plugin_error("no inputs: m");
+        assert!(outage.storage_outage().is_some());
+        let other = ServiceError::new("m").into_plugin_error("no inputs: m");
+        assert_eq!((other.to_string().as_str(), other.storage_outage().is_none()), ("no inputs: m", true));
     }
 }

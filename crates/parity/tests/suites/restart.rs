@@ -8,7 +8,10 @@ use aileron_parity::suite::{Program, Server, StatusView, Task};
 use anyhow::{Context, Result};
 use kube::ResourceExt;
 
-aileron_parity::on_both!(a_killed_executor_neither_loses_nor_repeats_work);
+aileron_parity::on_both!(
+    a_killed_executor_neither_loses_nor_repeats_work,
+    a_pod_that_ended_while_no_executor_ran_is_seen_before_a_new_task_ends
+);
 
 /// A random generator with a seed, so that a run can be repeated: `SUITE_SEED=<seed>`.
 struct Random(u64);
@@ -117,5 +120,37 @@ async fn a_killed_executor_neither_loses_nor_repeats_work(on: Server) -> Result<
     }
     // Pods of earlier attempts are deleted, even if an executor was killed before it deleted them.
     space.until_pods(&last_pods.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    program.terminate().await
+}
+
+async fn a_pod_that_ended_while_no_executor_ran_is_seen_before_a_new_task_ends(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
+    let space = bench.space("adopted").await?;
+    let settings = bench.settings();
+    let mut program = Program::start(&bench.cluster, &settings, "executor")?;
+    program.until_started().await?;
+    space.submit(&Task::container("early").attempts(&["succeed@1500"])).await?;
+    space.until_pods(&["early-0"]).await?;
+    program.kill();
+    loop {
+        let pod = space.pods.get("early-0").await?;
+        if pod.status.is_some_and(|status| status.phase.as_deref() == Some("Succeeded")) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // As if the executor had been killed before it wrote a status.
+    let patch = kube::api::Patch::Merge(serde_json::json!({"status": null}));
+    space.actions.patch_status("early", &kube::api::PatchParams::default(), &patch).await?;
+    assert!(space.actions.get("early").await?.status_or_default().conditions.is_empty());
+
+    let mut program = Program::start(&bench.cluster, &settings, "executor")?;
+    program.until_started().await?;
+    space.submit(&Task::container("late").attempts(&["succeed@4000"])).await?;
+    let early = space.until_ended("early").await?;
+    assert_eq!(early.outcome().unwrap().0, "Succeeded");
+    let late = space.actions.get("late").await?;
+    assert!(late.outcome().is_none(), "the pod had ended before the executor started: {}", late.summary());
+    assert_eq!(space.runs().len(), 1 + space.runs().iter().filter(|run| run.name == "late-0").count());
     program.terminate().await
 }
