@@ -1,7 +1,6 @@
 //! The `TaskAction` object, and what is computed from it without a request: the metadata of an attempt, the choice of
 //! the plugin, the status and the events.
 
-mod byte_field;
 pub mod conditions;
 pub mod crd;
 pub mod events;

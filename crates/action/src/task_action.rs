@@ -1,5 +1,7 @@
 //! The types of the `TaskAction` object.
 
+mod byte_field;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
@@ -7,8 +9,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::byte_field;
 
 /// The finalizer that keeps an action until its objects are stopped and the abort is reported.
 pub const ACTION_FINALIZER: &str = "flyte.org/plugin-finalizer";

@@ -51,7 +51,7 @@ pub fn find_base_template(cx: &LayerContext<'_>) -> Result<Option<Arc<PodTemplat
     let templates = &cx.task.platform.pod_templates;
     let find = |name: &str| {
         let found = templates.find(&cx.task.metadata.namespace, name);
-        found.map(|found| found.cloned()).map_err(|error| PluginError::bad_task_specification(error.to_string()))
+        found.map(Option::<&_>::cloned).map_err(|error| PluginError::bad_task_specification(error.to_string()))
     };
     if named.is_empty() {
         return find(&cx.config().default_pod_template_name);
