@@ -114,9 +114,10 @@ fn expected(words: &[String]) -> Expected {
 /// The operator knows success and failure only.
 fn as_job(words: &[String]) -> Expected {
     let success = (1..).zip(words).find(|(_, word)| word.starts_with("succeed"));
-    success.map_or(Expected::Failure(u32::try_from(words.len()).unwrap_or(u32::MAX)), |(attempt, _)| {
-        Expected::Success(attempt)
-    })
+    match success {
+        Some((attempt, _)) => Expected::Success(attempt),
+        None => Expected::Failure(u32::try_from(words.len()).unwrap_or(u32::MAX)),
+    }
 }
 
 fn input_uri(namespace: &str, name: &str) -> String {

@@ -53,7 +53,7 @@ struct Inner {
 impl ActionStore {
     /// Stores an object from the watch. Returns whether it has a change that is not the executor's own write.
     pub fn observe(&self, object: TaskAction) -> bool {
-        self.store(object, |object, earlier| Action::new(object, earlier))
+        self.store(object, Action::new)
     }
 
     /// As [`Self::observe`], for an object with fields that cannot be decoded.

@@ -180,7 +180,7 @@ fn field<T: DeserializeOwned>(fields: &Fields, name: &str) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
 
     use k8s_openapi::api::core::v1::Pod;
     use kube::ResourceExt;
@@ -194,7 +194,7 @@ mod tests {
         format!("{}1{}", "{\"f:a\":".repeat(depth), "}".repeat(depth))
     }
 
-    fn pod(name: &str, phase: Value) -> Value {
+    fn pod(name: &str, phase: &Value) -> Value {
         json!({"metadata": {"name": name, "namespace": "ns", "resourceVersion": "7"}, "status": {"phase": phase}})
     }
 
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn one_malformed_object_affects_no_other_object_of_the_list() {
         let items =
-            [pod("a", json!("Running")), pod("b", json!({"s3cret": 1})), pod("c", json!(null)), json!("s3cret")];
+            [pod("a", &json!("Running")), pod("b", &json!({"s3cret": 1})), pod("c", &json!(null)), json!("s3cret")];
         let listed = list::<Pod>(&items.map(|item| item.to_string()).join(","));
         assert!(matches!((&listed[0], &listed[2]), (Listed::Decoded(_), Listed::Decoded(_))));
         let [_, Listed::Malformed(second), _, Listed::Malformed(last)] = &listed[..] else { panic!("{listed:?}") };
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_malformed_object_of_a_watch_keeps_its_event_and_its_version() {
-        let line = format!(r#"{{"type":"MODIFIED","object":{}}}"#, pod("b", json!(7)));
+        let line = format!(r#"{{"type":"MODIFIED","object":{}}}"#, pod("b", &json!(7)));
         let event: WatchEvent<Listed<Pod>> = serde_json::from_str(&line).unwrap();
         let WatchEvent::Modified(object) = event else { panic!("{event:?}") };
         assert!(matches!(object, Listed::Malformed(_)));
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn metadata_is_read_field_by_field() {
-        let mut object = pod("a", json!("Running"));
+        let mut object = pod("a", &json!("Running"));
         object["metadata"]["labels"] = json!({"app": 7});
         object["metadata"]["deletionTimestamp"] = json!("yesterday");
         object["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u"}]);

@@ -40,8 +40,10 @@ impl CatalogClient for Fenced<dyn CatalogClient> {
     }
 
     async fn reserve(&self, key: &CacheKey, owner: &str, heartbeat: Duration) -> Result<Reservation, CatalogError> {
-        let reserved = self.fence.guard(self.inner.reserve(key, owner, heartbeat)).await;
-        reserved.unwrap_or_else(|closed| Err(CatalogError::Service { call: "reserve", source: refused(closed) }))
+        match self.fence.guard(self.inner.reserve(key, owner, heartbeat)).await {
+            Ok(result) => result,
+            Err(closed) => Err(CatalogError::Service { call: "reserve", source: refused(closed) }),
+        }
     }
 
     async fn put(
@@ -51,13 +53,17 @@ impl CatalogClient for Fenced<dyn CatalogClient> {
         metadata: &CacheMetadata,
         overwrite: bool,
     ) -> Result<(), CatalogError> {
-        let stored = self.fence.guard(self.inner.put(key, outputs_uri, metadata, overwrite)).await;
-        stored.unwrap_or_else(|closed| Err(CatalogError::Service { call: "put", source: refused(closed) }))
+        match self.fence.guard(self.inner.put(key, outputs_uri, metadata, overwrite)).await {
+            Ok(result) => result,
+            Err(closed) => Err(CatalogError::Service { call: "put", source: refused(closed) }),
+        }
     }
 
     async fn release(&self, key: &CacheKey, owner: &str) -> Result<(), CatalogError> {
-        let released = self.fence.guard(self.inner.release(key, owner)).await;
-        released.unwrap_or_else(|closed| Err(CatalogError::Service { call: "release", source: refused(closed) }))
+        match self.fence.guard(self.inner.release(key, owner)).await {
+            Ok(result) => result,
+            Err(closed) => Err(CatalogError::Service { call: "release", source: refused(closed) }),
+        }
     }
 }
 

@@ -87,7 +87,7 @@ impl Sink<Pod> for Pods {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
 
     use aileron_action::pending::ObjectEvent;
     use aileron_action::{TaskAction, TaskActionSpec};
