@@ -15,6 +15,7 @@ pub mod pods;
 pub mod quotas;
 pub mod templates;
 pub mod tokens;
+mod visibility;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -31,6 +32,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::visibility::{Change, Visibility};
 use crate::caches::Caches;
 use crate::caches::readiness::Readiness;
 use crate::cluster::kube::objects::KubeObjects;
@@ -84,11 +86,23 @@ impl WatchContext {
     {
         let mut events = std::pin::pin!(watcher(api, config).default_backoff());
         let mut reports = MalformedReports::new(name);
+        let mut visibility = Visibility::default();
         loop {
             let event = tokio::select! {
                 () = self.cancel.cancelled() => return,
                 event = events.next() => event,
+                () = visibility.quiet() => {
+                    self.synced.set_visible(name, visibility.works());
+                    continue;
+                }
             };
+            let change = match &event {
+                Some(Err(_)) => visibility.error(tokio::time::Instant::now()),
+                // A list has only begun.
+                Some(Ok(Event::Init)) => None,
+                Some(Ok(_)) | None => visibility.works(),
+            };
+            self.synced.set_visible(name, change);
             match event {
                 Some(Ok(Event::Init)) => {
                     reports.restarted();
@@ -179,6 +193,16 @@ impl Synced {
     pub async fn all(&self) {
         // `self` owns the sender, so waiting cannot fail.
         let _ = self.missing.subscribe().wait_for(BTreeSet::is_empty).await;
+    }
+
+    /// The readiness of a watch follows what it shows, once its first list is complete.
+    fn set_visible(&self, name: &'static str, change: Option<Change>) {
+        let Some(change) = change else { return };
+        if self.missing.borrow().contains(name) || !self.readiness.names(name) {
+            return;
+        }
+        tracing::warn!(watch = name, ?change, "what the watch shows has changed");
+        self.readiness.set(name, change == Change::Visible);
     }
 
     fn mark(&self, name: &'static str) {

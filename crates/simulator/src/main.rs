@@ -92,8 +92,8 @@ fn main() -> Result<ExitCode> {
             run_one(seed, pattern, history, json)
         }
         Mode::Campaign { seeds, from, jobs } => {
-            let all = (from..from.saturating_add(seeds)).map(|seed| Job { seed, pattern: None }).collect();
-            campaign(all, jobs)
+            let all: Vec<_> = (from..from.saturating_add(seeds)).map(|seed| Job { seed, pattern: None }).collect();
+            campaign(&all, jobs)
         }
         Mode::Patterns { every, jobs } => {
             let undisturbed = report(&Job { seed: 0, pattern: Some(Pattern::None) })?;
@@ -101,7 +101,8 @@ fn main() -> Result<ExitCode> {
                 bail!("the run without a disturbance fails already: {:?}", undisturbed.violations);
             }
             let all = Pattern::all(undisturbed.writes, undisturbed.changes).into_iter().step_by(every.max(1));
-            campaign(all.map(|pattern| Job { seed: 0, pattern: Some(pattern) }).collect(), jobs)
+            let all: Vec<_> = all.map(|pattern| Job { seed: 0, pattern: Some(pattern) }).collect();
+            campaign(&all, jobs)
         }
     }
 }
@@ -144,7 +145,7 @@ fn run_one(seed: u64, pattern: Option<Pattern>, whole: bool, json: bool) -> Resu
 }
 
 /// Runs all jobs and tells what failed.
-fn campaign(jobs: Vec<Job>, parallel: usize) -> Result<ExitCode> {
+fn campaign(jobs: &[Job], parallel: usize) -> Result<ExitCode> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let parallel = if parallel == 0 { cores } else { parallel };
     let (next, begin, total) = (AtomicU64::new(0), Instant::now(), jobs.len());

@@ -29,6 +29,12 @@ impl Readiness {
         }
     }
 
+    /// Whether readiness depends on this.
+    #[must_use]
+    pub fn names(&self, name: &str) -> bool {
+        self.checks.lock().unwrap_or_else(PoisonError::into_inner).contains_key(name)
+    }
+
     /// Whether all conditions hold.
     #[must_use]
     pub fn is_ready(&self) -> bool {
