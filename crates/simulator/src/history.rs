@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::determinism::SimulatedClock;
 
+/// How the remark about a list or a read from an older state begins.
+pub const STALE_ANSWER: &str = "stale answer";
+
 /// One thing that happened.
 #[derive(Clone, Debug)]
 pub struct Entry {

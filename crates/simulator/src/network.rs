@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use tower::{BoxError, Service, ServiceExt};
 
 use crate::faults::Faults;
-use crate::history::{History, RequestLine, What};
+use crate::history::{History, RequestLine, STALE_ANSWER, What};
 use crate::patterns::{Disturbance, Pattern};
 use crate::process::Process;
 
@@ -158,7 +158,7 @@ impl Network {
         if faults.hits(rates.stale_list) && matches!(line.verb, "list" | "get") {
             let old = lock(&self.shared.old_answers).get(&head.uri.to_string()).and_then(|all| all.first().cloned());
             if let Some(old) = old {
-                self.shared.history.note(format!("stale answer for {} {line}", self.who));
+                self.shared.history.note(format!("{STALE_ANSWER} for {} {line}", self.who));
                 return Ok(Response::new(Body::from(old)));
             }
         }
