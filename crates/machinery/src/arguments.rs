@@ -228,16 +228,33 @@ fn replace<'v>(text: &mut String, mut value: impl FnMut(&Placeholder<'_>) -> Opt
     }
 }
 
-/// All places of the form `{{ .name }}` or `{{ $name }}`, in the order they start.
+/// All places of the form `{{ .name }}` or `{{ $name }}`, in the order they start. Takes time in proportion to the text,
+/// whatever a task author writes.
 fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     let is_space = |c: char| matches!(c, '\t' | '\n' | '\x0c' | '\r' | ' ');
     let braces = text.as_bytes().windows(2).enumerate().filter(|(_, pair)| pair == b"{{").map(|(start, _)| start);
+    // Where the last name ended, and its placeholder if it is one. Both hold for every name that starts before.
+    let mut last: Option<(usize, Option<usize>)> = None;
+    let mut ends_of = move |name_start: usize| {
+        if let Some(ends) = last.filter(|(name_end, _)| name_start <= *name_end) {
+            return ends;
+        }
+        let rest = &text[name_start..];
+        let ends = match rest.find(|c| c == '}' || is_space(c)) {
+            None => (text.len(), None),
+            Some(length) => {
+                let rest = rest[length..].trim_start_matches(is_space).strip_prefix("}}");
+                (name_start + length, rest.map(|rest| text.len() - rest.len()))
+            }
+        };
+        last = Some(ends);
+        ends
+    };
     braces.filter_map(move |start| {
         let inner = text[start + 2..].trim_start_matches(is_space).strip_prefix(['.', '$'])?;
-        let length = inner.find(|c| c == '}' || is_space(c))?;
-        let (name, rest) = inner.split_at(length);
-        let rest = rest.trim_start_matches(is_space).strip_prefix("}}")?;
-        let end = text.len() - rest.len();
+        let name_start = text.len() - inner.len();
+        let (name_end, end) = ends_of(name_start);
+        let (name, end) = (&text[name_start..name_end], end?);
         (!name.is_empty()).then_some(Placeholder { start, end, written: &text[start..end], name })
     })
 }

@@ -208,3 +208,16 @@ proptest! {
         let _ = msgpack::print(&bytes);
     }
 }
+
+#[test]
+fn a_text_full_of_beginnings_takes_no_longer_than_another_text_of_its_length() {
+    for piece in ["{{.inputs.", "{{ .a", "{{.a }", "{{$a}", "{{"] {
+        let text = piece.repeat(200_000);
+        let text = [text.as_str(), &" ".repeat(200_000)].concat();
+        // Quadratic time would mean minutes here.
+        assert_eq!(placeholders(&text).count(), 0, "{piece}");
+        let ended = format!("{text}}}}}");
+        let found = placeholders(&ended).count();
+        assert!(found == 0 || found == 200_000, "{piece}: {found}");
+    }
+}
