@@ -161,7 +161,7 @@ fn has_started(request: &CoreRequest<'_>) -> bool {
 }
 
 /// The action of a task.
-fn action_key(task: &TaskContext) -> ActionKey {
+pub(crate) fn action_key(task: &TaskContext) -> ActionKey {
     ActionKey::new(&task.metadata.namespace, &task.metadata.owner.name)
 }
 
