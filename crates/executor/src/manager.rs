@@ -2,7 +2,7 @@
 //!
 //! A plugin only computes; everything that reads or writes on its behalf happens here, one file per step:
 //! [`launch`] creates the object, [`observe`] reads it, [`stop`] ends it, [`state`] stores what the next round needs.
-//! Each step gathers facts by I/O and hands them to a pure function in a file of its own (`launch/decide.rs`,
+//! Each step gathers facts by I/O and hands them to pure functions in files of their own (below `launch/`,
 //! `observe/decide.rs`, `stop/plan.rs`).
 
 pub mod gob;
@@ -161,7 +161,7 @@ fn has_started(request: &CoreRequest<'_>) -> bool {
 }
 
 /// The action of a task.
-fn action_key(task: &TaskContext) -> ActionKey {
+pub(crate) fn action_key(task: &TaskContext) -> ActionKey {
     ActionKey::new(&task.metadata.namespace, &task.metadata.owner.name)
 }
 

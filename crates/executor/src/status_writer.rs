@@ -77,17 +77,6 @@ impl StatusWriter {
         Self { store: Some(store), ..self }
     }
 
-    /// Records a phase, and labels an action that has ended.
-    pub async fn record(
-        &self,
-        action: &Action,
-        status: &TaskActionStatus,
-        phase: &PhaseInfo,
-    ) -> Result<(), RecordError> {
-        self.record_phase(action, status, phase).await?;
-        Ok(self.label_if_ended(action, status).await?)
-    }
-
     /// Records a phase: the event if there is news, then the status; nothing if nothing changed. An action that has
     /// ended needs its labels after this ([`Self::label_if_ended`]).
     pub async fn record_phase(

@@ -1,19 +1,26 @@
-//! Creating the object of an attempt: this file does the I/O, [`decide`] says what the outcome means.
+//! Creating the object of an attempt: this file does the I/O. Pure functions decide which step is next
+//! ([`mod@before_create`]), what the answers mean ([`mod@after_create`], [`decide`]), and what happens to objects that a
+//! crash left behind ([`leftover`]).
 
+mod after_create;
+mod before_create;
 mod decide;
+mod leftover;
 
 use std::borrow::Cow;
 
 use aileron_action::metadata::ATTEMPT_LABEL;
 use aileron_action::object_identity::{Found, OBJECT_FINALIZER, Ownership, complete, examine, is_of, object_ref};
 use aileron_admission::create_request::CreateRequest;
-use aileron_admission::gate::{Admission, RefusedCreate, Waiting};
-use aileron_kubekit::ApiError;
+use aileron_admission::gate::{Admission, CreatePermit, RefusedCreate, Waiting};
 use aileron_machinery::pod::{PodOptions, build_pod};
 use aileron_machinery::time::jitter::random;
 use aileron_machinery::{AnyResource, Needs, Pending, PluginError, TaskContext, TaskMetadata};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use self::after_create::{CreateAnswer, GateAnswer, GateWait, after_create};
+use self::before_create::{BeforeCreate, Known, before_create};
+use self::leftover::{LeftoverStep, leftover_step};
 use super::round::Round;
 use super::{PluginManager, action_key, storage_error};
 use crate::cluster::Sent;
@@ -32,65 +39,85 @@ impl PluginManager {
         decide::decide(round, outcome)
     }
 
+    /// Carries out the steps of a launch.
     async fn try_launch(&self, task: &TaskContext, round: &Round) -> Result<LaunchOutcome, PluginError> {
-        if self.objects.kind_missing(&round.object.kind) {
-            return Ok(LaunchOutcome::KindMissing);
+        let mut known = Known::Kind { is_missing: self.objects.kind_missing(&round.object.kind) };
+        let object = loop {
+            known = match before_create(known) {
+                BeforeCreate::TakeTokens => Known::Tokens { lacking: self.hold_tokens(task).await? },
+                BeforeCreate::Build => {
+                    let object = self.build(task).await?;
+                    self.clear_previous_attempt(task).await;
+                    Known::Built { object, name_taken_by: self.cached_owner(task, round).await }
+                }
+                BeforeCreate::AskGate(object) => break object,
+                BeforeCreate::End(outcome) => return Ok(outcome),
+            };
+        };
+        let request = CreateRequest::of(&round.object.kind, object.as_ref());
+        match self.gate.request_permit(&action_key(task), request, self.clock.instant()) {
+            Admission::Permit(permit) => after_create(self.create(task, round, object, permit).await),
+            Admission::Wait(waiting) => Ok(self.gate_wait(waiting).into()),
+            Admission::NeverFits(reason) => Ok(LaunchOutcome::NeverAdmitted(reason)),
         }
-        if let Some(outcome) = self.hold_tokens(task).await? {
-            return Ok(outcome);
-        }
+    }
+
+    /// The object of the attempt, complete.
+    async fn build(&self, task: &TaskContext) -> Result<Box<dyn AnyResource>, PluginError> {
         let needs = self.plugin.needs(task).await?;
         let mut built = self.plugin.build(self.prepared(task, needs).await?.as_ref()).await?;
-        let properties = self.plugin.properties();
-        complete(task, &properties, built.as_mut());
-        self.clear_previous_attempt(task).await;
+        complete(task, &self.plugin.properties(), built.as_mut());
+        Ok(built)
+    }
 
+    /// Whose object has the name of the attempt in the watch cache, if there is one.
+    async fn cached_owner(&self, task: &TaskContext, round: &Round) -> Option<Found> {
         let (namespace, name) = (round.object.namespace.as_str(), round.object.name.as_str());
-        // The watch cache may know the answer of the API server already, for example after a restart.
-        if let Some(found) = self.objects.cached(self.plugin.as_ref(), namespace, name) {
-            self.release_terminating(task, found.as_ref()).await;
-            let found = examine(task, &properties, found.metadata());
-            return Ok(LaunchOutcome::NameTaken { found, asked_at: None });
-        }
-        let request = CreateRequest::of(&round.object.kind, built.as_ref());
-        let permit = match self.gate.request_permit(&action_key(task), request, self.clock.instant()) {
-            Admission::Permit(permit) => permit,
-            Admission::Wait(waiting) => return Ok(self.admission_wait(waiting)),
-            Admission::NeverFits(reason) => return Ok(LaunchOutcome::NeverAdmitted(reason)),
-        };
+        let found = self.objects.cached(self.plugin.as_ref(), namespace, name)?;
+        self.release_terminating(task, found.as_ref()).await;
+        Some(examine(task, &self.plugin.properties(), found.metadata()))
+    }
+
+    /// Sends the create request and tells the gate what came of it. An object that has the name already is read.
+    async fn create(
+        &self,
+        task: &TaskContext,
+        round: &Round,
+        object: Box<dyn AnyResource>,
+        permit: CreatePermit<'_>,
+    ) -> CreateAnswer {
         let still_admitted = || permit.is_valid(self.clock.instant());
-        let created = self.objects.create(self.plugin.as_ref(), built, &still_admitted).await;
+        let created = self.objects.create(self.plugin.as_ref(), object, &still_admitted).await;
         // The request may have taken long.
         let now = self.clock.instant();
-        Ok(match created {
+        match created {
             Ok(Sent::Created(version)) => {
                 permit.created(version, now);
-                LaunchOutcome::Created
+                CreateAnswer::Created
             }
-            Ok(Sent::HeldBack) => self.admission_wait(permit.not_sent(now)),
+            Ok(Sent::HeldBack) => CreateAnswer::NotSent(self.gate_wait(permit.not_sent(now))),
             Err(error) if error.is_already_exists() => {
-                let found = match self.objects.get_live(self.plugin.as_ref(), namespace, name).await {
-                    Ok(object) => examine(task, &properties, object.metadata()),
-                    Err(error) if error.is_kind_not_served() => return Ok(LaunchOutcome::Refused(error)),
-                    Err(error) if error.is_not_found() => Found::Gone,
-                    Err(error) => return Err(failed_to_create(error)),
-                };
-                LaunchOutcome::NameTaken { found, asked_at: Some(task.now.max(self.clock.now())) }
+                let (namespace, name) = (round.object.namespace.as_str(), round.object.name.as_str());
+                let live = self.objects.get_live(self.plugin.as_ref(), namespace, name).await;
+                let live = live.map(|found| examine(task, &self.plugin.properties(), found.metadata()));
+                CreateAnswer::AlreadyExists { live, asked_at: task.now.max(self.clock.now()) }
             }
-            Err(error) => match permit.refused(&error, now, random()) {
-                RefusedCreate::Wait(waiting) => self.admission_wait(waiting),
-                RefusedCreate::NeverFits(reason) => LaunchOutcome::NeverAdmitted(reason),
-                RefusedCreate::OtherError => LaunchOutcome::Refused(error),
-            },
-        })
+            Err(error) => {
+                let gate = match permit.refused(&error, now, random()) {
+                    RefusedCreate::Wait(waiting) => GateAnswer::Wait(self.gate_wait(waiting)),
+                    RefusedCreate::NeverFits(reason) => GateAnswer::NeverFits(reason),
+                    RefusedCreate::OtherError => GateAnswer::NotItsConcern,
+                };
+                CreateAnswer::Refused { error, gate }
+            }
+        }
     }
 
     /// The gate counts in monotonic time; the reconciler wants the time of day at which to run the next round.
-    fn admission_wait(&self, waiting: Waiting) -> LaunchOutcome {
+    fn gate_wait(&self, waiting: Waiting) -> GateWait {
         let Waiting { reason, recheck_at } = waiting;
         let pause = recheck_at.saturating_duration_since(self.clock.instant());
-        let until = self.clock.now().checked_add(pause).ok();
-        LaunchOutcome::Wait { pending: Pending::new(reason.code, reason.text), until }
+        GateWait::for_at_most(pause, Pending::new(reason.code, reason.text), self.clock.now())
     }
 
     /// The task with everything that the plugin needs for `build`.
@@ -115,7 +142,7 @@ impl PluginManager {
         let object = object_ref(&previous, self.plugin.kind(), &properties);
         let (namespace, name) = (object.namespace.as_str(), object.name.as_str());
         let Some(mut found) = self.objects.cached(self.plugin.as_ref(), namespace, name) else { return };
-        if examine(&previous, &properties, found.metadata()) == Found::Ours {
+        if self.leftover_step(&previous, found.metadata()) == LeftoverStep::Delete {
             let ownership = Ownership::of(&previous, &properties, false);
             let is_ours = |found: &ObjectMeta| ownership.covers(found);
             if let Err(error) = self.objects.delete(&object.kind, namespace, name, &is_ours).await {
@@ -130,14 +157,15 @@ impl PluginManager {
     /// Removes our finalizer from an object of ours that is being deleted, if a crash of the executor prevented that.
     async fn release_terminating(&self, task: &TaskContext, found: &dyn AnyResource) {
         let metadata = found.metadata();
-        let bears_ours = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == OBJECT_FINALIZER);
-        if bears_ours
-            && metadata.deletion_timestamp.is_some()
-            && is_of(task, &self.plugin.properties(), metadata)
+        if self.leftover_step(task, metadata) == LeftoverStep::RemoveFinalizer
             && let Err(error) = self.objects.remove_finalizer(&self.plugin.kind(), found, OBJECT_FINALIZER).await
         {
             tracing::warn!(%error, name = metadata.name, "failed to remove our finalizer from a terminating object");
         }
+    }
+
+    fn leftover_step(&self, task: &TaskContext, found: &ObjectMeta) -> LeftoverStep {
+        leftover_step(found, is_of(task, &self.plugin.properties(), found))
     }
 }
 
@@ -151,8 +179,4 @@ fn previous_attempt(task: &TaskContext) -> Option<TaskContext> {
     let mut previous = task.clone();
     previous.metadata = metadata.into();
     Some(previous)
-}
-
-fn failed_to_create(error: ApiError) -> PluginError {
-    PluginError::caused_by(error.reason.clone(), "failed to create resource", error)
 }

@@ -16,7 +16,8 @@ use crate::status_writer::StatusWriter;
 pub(super) struct Target<'a> {
     pub(super) action: &'a Action,
     pub(super) plugin: &'a dyn CorePlugin,
-    pub(super) request: &'a CoreRequest<'a>,
+    /// The request that the plugin is called with. `None` if the task has no usable context: then no object is stopped.
+    pub(super) request: Option<&'a CoreRequest<'a>>,
     pub(super) actions: &'a dyn Actions,
     pub(super) statuses: &'a StatusWriter,
 }
@@ -85,10 +86,9 @@ impl Target<'_> {
     /// Our finalizer is removed, too. Upstream leaves it, so that with `inject-finalizer` the object never goes away, and
     /// a relaunch waits for its name for ever.
     async fn stop_object(&self) {
-        let stopped = match guarded(self.plugin.abort(self.request)).await {
-            Ok(()) if self.request.task.platform.k8s.inject_finalizer => {
-                guarded(self.plugin.finalize(self.request)).await
-            }
+        let Some(request) = self.request else { return };
+        let stopped = match guarded(self.plugin.abort(request)).await {
+            Ok(()) if request.task.platform.k8s.inject_finalizer => guarded(self.plugin.finalize(request)).await,
             stopped => stopped,
         };
         if let Err(error) = stopped {

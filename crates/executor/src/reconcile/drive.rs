@@ -7,7 +7,7 @@ use aileron_machinery::{CorePlugin, CoreRequest, ExecutionError, TaskContext, co
 use jiff::Timestamp;
 
 use super::apply::Target;
-use super::decide::failure::fail;
+use super::decide::failure::without_task_context;
 use super::decide::{
     BeforePlugin, Decision, Facts, after_cache, after_cache_update, after_plugin, before_cache, before_plugin,
 };
@@ -26,20 +26,19 @@ impl Reconciler {
     ) -> Result<Wake, ReconcileError> {
         let chosen = ChosenPlugin { id: plugin.entry().id.to_string(), why };
         let facts = Facts::gather(action, chosen, &self.settings, self.clock.now());
+        let (actions, statuses) = (self.actions.as_ref(), self.statuses.as_ref());
         let task = match self.try_task_context(action, facts.now) {
             Ok(task) => task,
             Err(error) => {
-                let end = fail(&facts, facts.before.clone(), error);
-                self.statuses.record(action, &end.status, &end.phase).await?;
-                return Ok(end.wake);
+                let decision = without_task_context(&facts, error);
+                return Target { action, plugin, request: None, actions, statuses }.apply(decision).await;
             }
         };
         let state = stored_state(&facts.before);
         let running_since = running_since(&facts.before);
         let request = CoreRequest::new(&task, &state).with_running_since(running_since);
         let decision = self.decide(&facts, plugin, &request).await;
-        let (actions, statuses) = (self.actions.as_ref(), self.statuses.as_ref());
-        Target { action, plugin, request: &request, actions, statuses }.apply(decision).await
+        Target { action, plugin, request: Some(&request), actions, statuses }.apply(decision).await
     }
 
     /// The steps of a decision, with the I/O between them.

@@ -2,7 +2,7 @@
 //! deleted at once.
 
 use aileron_action::conditions::{condition, reason};
-use aileron_action::{Action, TaskActionStatus, Template};
+use aileron_action::{Action, TaskActionStatus, missing_fields};
 use jiff::Timestamp;
 
 use super::{ReconcileError, Reconciler, Wake};
@@ -63,22 +63,6 @@ pub(super) fn validate<P>(action: &Action, plugin: Result<(P, Why), NoPlugin>) -
     }
     let task_type = &action.object.spec.task_type;
     plugin.map_err(|source| Invalid::NoPlugin { task_type: task_type.clone(), source })
-}
-
-/// The names of the fields that every task needs and this one does not have.
-pub(crate) fn missing_fields(action: &Action) -> Vec<&'static str> {
-    let spec = &action.object.spec;
-    let required = [
-        ("runName", spec.run_name.is_empty()),
-        ("project", spec.project.is_empty()),
-        ("domain", spec.domain.is_empty()),
-        ("actionName", spec.action_name.is_empty()),
-        ("taskType", spec.task_type.is_empty()),
-        ("taskTemplate", matches!(action.template, Template::Absent)),
-        ("inputUri", spec.input_uri.is_empty()),
-        ("runOutputBase", spec.run_output_base.is_empty()),
-    ];
-    required.into_iter().filter_map(|(name, empty)| empty.then_some(name)).collect()
 }
 
 /// The last status of an action that can never work.

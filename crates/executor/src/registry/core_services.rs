@@ -19,6 +19,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::Backends;
+use crate::manager::action_key;
 use crate::storage::outputs::read_inputs;
 
 /// A core plugin that gets the services of the executor with each call.
@@ -50,7 +51,7 @@ impl CorePlugin for ServicedPlugin {
 
     async fn abort(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
         if let Some(tokens) = &self.backends.manager.tokens {
-            tokens.pools.stop_waiting(&key_of(request.task));
+            tokens.pools.stop_waiting(&action_key(request.task));
         }
         let services = ExecutorServices { task: request.task, backends: &self.backends };
         self.plugin.abort(&request.clone().with_services(&services)).await
@@ -114,7 +115,7 @@ impl TaskServices for ExecutorServices<'_> {
         let missing = || ServiceError::new(format!("pool {name:?}: tasks.pools does not have it"));
         let broker = self.backends.manager.tokens.as_ref().ok_or_else(missing)?;
         let pool = broker.pools.pool(name).ok_or_else(missing)?;
-        let created = self.backends.waker.created_at(&key_of(self.task)).unwrap_or(self.task.now);
+        let created = self.backends.waker.created_at(&action_key(self.task)).unwrap_or(self.task.now);
         let taken = broker.take(name, pool, &TokenClaim::of(self.task, created)).await;
         let wait =
             taken.map_err(|error| ServiceError::caused_by(format!("failed to take a token of pool {name}"), error))?;
@@ -122,7 +123,7 @@ impl TaskServices for ExecutorServices<'_> {
     }
 
     fn waker(&self) -> Arc<dyn TaskWaker> {
-        Arc::new(ActionHandle { key: key_of(self.task), waker: Arc::clone(&self.backends.waker) })
+        Arc::new(ActionHandle { key: action_key(self.task), waker: Arc::clone(&self.backends.waker) })
     }
 }
 
@@ -150,10 +151,6 @@ impl TaskWaker for ActionHandle {
     fn wake(&self) {
         self.waker.wake(&self.key);
     }
-}
-
-fn key_of(task: &TaskContext) -> ActionKey {
-    ActionKey::new(&task.metadata.namespace, &task.metadata.owner.name)
 }
 
 /// Secrets in variables and files, as section `secrets` says: the variable `<env-prefix><NAME>`, else the file

@@ -15,6 +15,14 @@ use kube::api::ObjectMeta;
 use super::*;
 use crate::caches::held_status::{Held, Unwritten};
 
+impl StatusWriter {
+    /// Records a phase, and labels an action that has ended.
+    async fn record(&self, action: &Action, status: &TaskActionStatus, phase: &PhaseInfo) -> Result<(), RecordError> {
+        self.record_phase(action, status, phase).await?;
+        Ok(self.label_if_ended(action, status).await?)
+    }
+}
+
 /// A cluster, an events service, a store and a clock that write down what is asked of them.
 struct World {
     log: Mutex<Vec<String>>,

@@ -13,12 +13,7 @@ pub enum TaskResult {
     /// The task succeeded, and its outputs exist if it declares any.
     Succeeded,
     /// The task reported an error.
-    Error {
-        /// Whether another attempt may help.
-        recoverable: bool,
-        /// What the task reported.
-        error: Box<ExecutionError>,
-    },
+    Error(Reported),
 }
 
 /// The content of an error document.
@@ -103,8 +98,8 @@ pub async fn read_result(
 ) -> Result<TaskResult, OutputsError> {
     // Almost every task needs both files, so they are read concurrently.
     let (error, outputs) = tokio::join!(read_error(store, error_uri), store.get(outputs_uri));
-    if let Some(Reported { recoverable, error }) = error? {
-        return Ok(TaskResult::Error { recoverable, error });
+    if let Some(reported) = error? {
+        return Ok(TaskResult::Error(reported));
     }
     let what = "outputs";
     match outputs {

@@ -10,7 +10,9 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::IntoResponse;
 use prost::Message;
 
-use super::outputs::{OutputsError, TaskResult, read_error_document, read_inputs, read_result, write_outputs};
+use super::outputs::{
+    OutputsError, Reported, TaskResult, read_error_document, read_inputs, read_result, write_outputs,
+};
 use super::*;
 
 fn config(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -244,7 +246,9 @@ async fn an_error_document_wins_over_outputs() {
         let store = MemoryStore::new();
         store.insert(OUT, Bytes::new());
         store.insert(ERR, document(kind, origin));
-        let TaskResult::Error { recoverable: found, error } = read_result(&store, OUT, ERR, true).await.unwrap() else {
+        let TaskResult::Error(Reported { recoverable: found, error }) =
+            read_result(&store, OUT, ERR, true).await.unwrap()
+        else {
             panic!("expected an error");
         };
         assert_eq!((found, error.kind(), error.recoverability()), (recoverable, origin, kind));
@@ -256,7 +260,7 @@ async fn an_error_document_wins_over_outputs() {
 async fn an_empty_error_document_is_a_system_error() {
     let store = MemoryStore::new();
     store.insert(ERR, Bytes::new());
-    let TaskResult::Error { recoverable, error } = read_result(&store, OUT, ERR, true).await.unwrap() else {
+    let TaskResult::Error(Reported { recoverable, error }) = read_result(&store, OUT, ERR, true).await.unwrap() else {
         panic!("expected an error");
     };
     assert!(recoverable);
@@ -284,7 +288,7 @@ async fn an_error_without_a_code_stays_without_one() {
     let store = MemoryStore::new();
     let error = ContainerError { message: "m".into(), ..ContainerError::default() };
     store.insert(ERR, ErrorDocument { error: Some(error) }.encode_to_vec());
-    let TaskResult::Error { recoverable, error } = read_result(&store, OUT, ERR, true).await.unwrap() else {
+    let TaskResult::Error(Reported { recoverable, error }) = read_result(&store, OUT, ERR, true).await.unwrap() else {
         panic!("expected an error");
     };
     assert_eq!((recoverable, error.code.as_str(), error.message.as_str()), (false, "", "m"));

@@ -28,7 +28,8 @@ const QUOTA_CONFLICT_RETRIES: u32 = 4;
 /// Added to the pause before each of these retries. The API server needs a moment to see the write of the controller.
 const QUOTA_CONFLICT_PAUSE: Duration = Duration::from_millis(40);
 
-type Place = (ResourceKind, String, String);
+/// Kind, namespace and name of an object.
+type ObjectPlace = (ResourceKind, String, String);
 
 /// A write of the executor to an object that the watch cache may not show yet.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +44,7 @@ struct OwnWrite {
 pub struct KubeObjects {
     writer: Writer,
     caches: Caches,
-    own: Mutex<HashMap<Place, OwnWrite>>,
+    own: Mutex<HashMap<ObjectPlace, OwnWrite>>,
     conflict_retries: ConflictRetries,
     clock: Arc<dyn Clock>,
 }
@@ -75,7 +76,7 @@ impl KubeObjects {
     }
 
     /// The object in the watch cache.
-    fn shown(&self, (kind, namespace, name): &Place) -> Option<Arc<dyn AnyResource>> {
+    fn shown(&self, (kind, namespace, name): &ObjectPlace) -> Option<Arc<dyn AnyResource>> {
         if *kind == ResourceKind::of::<Pod>() {
             self.caches.pods.get(namespace, name).map(|pod| pod as _)
         } else {
@@ -84,7 +85,7 @@ impl KubeObjects {
     }
 
     /// The object in the watch cache, unless it is older than the executor's own last write.
-    fn trusted(&self, place: &Place) -> Trusted {
+    fn trusted(&self, place: &ObjectPlace) -> Trusted {
         let cached = self.shown(place);
         let mut own = self.own();
         let Some(write) = own.get(place).cloned() else {
@@ -113,7 +114,7 @@ impl KubeObjects {
 
     /// The UID of an object, if it passes the check. If the watch cache does not show it, the API server is asked: the cache
     /// has only objects with the labels of the executor.
-    async fn identify(&self, place: &Place, check: &IdentityCheck<'_>) -> Result<String, ApiError> {
+    async fn identify(&self, place: &ObjectPlace, check: &IdentityCheck<'_>) -> Result<String, ApiError> {
         let known = match self.trusted(place) {
             Trusted::Shown(object) if check(object.metadata()) => object.metadata().uid.clone(),
             Trusted::NotYet => self.own().get(place).and_then(|write| Some(write.created.clone()?.0)),
@@ -131,7 +132,7 @@ impl KubeObjects {
     }
 
     /// Records the deletion of an object, unless the watch has already removed it from the cache.
-    fn record_deletion(&self, place: &Place, uid: &str) {
+    fn record_deletion(&self, place: &ObjectPlace, uid: &str) {
         self.own().insert(place.clone(), OwnWrite { created: None, deleted: Some(uid.to_owned()) });
         let still_there = self.shown(place).is_some_and(|object| object.metadata().uid.as_deref() == Some(uid));
         if !still_there {
@@ -139,7 +140,7 @@ impl KubeObjects {
         }
     }
 
-    fn own(&self) -> MutexGuard<'_, HashMap<Place, OwnWrite>> {
+    fn own(&self) -> MutexGuard<'_, HashMap<ObjectPlace, OwnWrite>> {
         // No code panics while it holds the lock.
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -346,7 +347,7 @@ mod tests {
         KubeObjects::new(Writer::new(client), Caches::new("flyte"), Arc::new(TestClock))
     }
 
-    fn place() -> Place {
+    fn place() -> ObjectPlace {
         (ResourceKind::of::<Pod>(), "ns".into(), "a-0".into())
     }
 

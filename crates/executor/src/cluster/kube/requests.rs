@@ -5,6 +5,7 @@ use std::time::Duration;
 use aileron_action::TaskAction;
 use aileron_kubekit::{ApiError, KIND_NOT_SERVED};
 use aileron_machinery::error_text::chain;
+use aileron_machinery::time::backoff::ExponentialBackoff;
 use http::HeaderValue;
 use http::header::{ACCEPT, RETRY_AFTER};
 use kube::api::{ObjectMeta, PartialObjectMeta};
@@ -20,10 +21,9 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 /// ends a request after 60 s.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 
-/// The pause before the first retry of a read that an overloaded API server refused. It doubles up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause before a retry. A round waits for the answer.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The pauses before retries of a read that an overloaded API server refused. They are short, because a round waits for
+/// the answer.
+const READ_RETRY: ExponentialBackoff = ExponentialBackoff::doubling(Duration::from_millis(250), Duration::from_secs(5));
 
 /// The reason of a refusal without a `Status`: from a proxy, or from an API server that is too busy to write one. The kube
 /// client uses the same text.
@@ -76,18 +76,18 @@ pub(super) async fn read<T: DeserializeOwned>(
     request: impl Fn() -> Result<http::Request<Vec<u8>>, ApiError>,
 ) -> Result<T, ApiError> {
     let began = tokio::time::Instant::now();
-    let mut pause = FIRST_PAUSE;
+    let mut failures: u32 = 0;
     loop {
         let error = match answered(client, request()?).await {
             Err(error) if matches!(error.code, 429 | 503 | 504) => error,
             answer => return answer,
         };
-        let wait = error.retry_after.unwrap_or_default().max(pause);
+        failures = failures.saturating_add(1);
+        let wait = error.retry_after.unwrap_or_default().max(READ_RETRY.pause(failures));
         if began.elapsed() + wait > REQUEST_TIMEOUT {
             return Err(error);
         }
         tokio::time::sleep(wait).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -137,8 +137,13 @@ fn refused(round: &Round, error: ApiError) -> Result<Launched, PluginError> {
     ];
     match permanent.into_iter().find(|(matches, _)| *matches) {
         Some((_, code)) => Ok(PhaseInfo::permanent_failure(ExecutionError::user(code, error.message), info).into()),
-        None => Err(PluginError::caused_by(error.reason.clone(), "failed to create resource", error)),
+        None => Err(failed_to_create(error)),
     }
+}
+
+/// The error of a create request that failed for a reason which says nothing about the object.
+pub(super) fn failed_to_create(error: ApiError) -> PluginError {
+    PluginError::caused_by(error.reason.clone(), "failed to create resource", error)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use aileron_machinery::{ExecutionError, PhaseInfo, ReasonInfo, TaskInfo};
 use crate::manager::gob::{ManagerPhase, PluginState};
 use crate::manager::round::Round;
 use crate::manager::state::with_phase;
-use crate::storage::outputs::TaskResult;
+use crate::storage::outputs::{Reported, TaskResult};
 
 /// The result of reading the attempt's object.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(in crate::manager) fn decide(round: &Round, before: &PluginState, observatio
 /// The phase of the task, given the phase of its object. A task with an error document has not succeeded. An object that
 /// is deleted while the task runs has no result.
 fn settled(round: &Round, phase: PhaseInfo, being_deleted: bool, result: Option<TaskResult>) -> PhaseInfo {
-    if let Some(TaskResult::Error { recoverable, error }) = result.filter(|_| phase.phase().is_success()) {
+    if let Some(TaskResult::Error(Reported { recoverable, error })) = result.filter(|_| phase.phase().is_success()) {
         let error = ExecutionError::from(error.as_ref());
         let info = phase.into_info().unwrap_or_else(|| TaskInfo::at(round.now));
         return if recoverable {
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn the_error_document_turns_a_success_into_a_failure() {
         let with = |recoverable| {
-            let result = Some(TaskResult::Error { recoverable, error: Box::default() });
+            let result = Some(TaskResult::Error(Reported { recoverable, error: Box::default() }));
             seen(Observation::Read(Box::new(Reading { result, ..read(PhaseInfo::success(info())) }))).phase.phase()
         };
         assert_eq!(with(true), Phase::RetryableFailure);

@@ -92,23 +92,26 @@ impl CorePlugin for World {
 
 /// Carries out a decision. Returns what was asked for, in order, and the result.
 async fn applied(world: World, decision: Decision, inject_finalizer: bool) -> (Vec<&'static str>, Option<Wake>) {
-    let world = Arc::new(world);
-    let action = Author::default().action(TaskActionStatus::default());
     let k8s = Arc::new(K8sConfig { inject_finalizer, ..K8sConfig::default() });
     let platform = Platform { k8s, ..Platform::default() };
     let (metadata, paths) = (TaskMetadata::default(), TaskPaths::default());
     let task = TaskContext::new(Arc::default(), metadata, paths, platform, Timestamp::UNIX_EPOCH);
     let state = StoredState::default();
     let request = CoreRequest::new(&task, &state);
+    applied_with(world, decision, Some(&request)).await
+}
+
+/// As [`applied`], with this request for the plugin.
+async fn applied_with(
+    world: World,
+    decision: Decision,
+    request: Option<&CoreRequest<'_>>,
+) -> (Vec<&'static str>, Option<Wake>) {
+    let world = Arc::new(world);
+    let action = Author::default().action(TaskActionStatus::default());
     let statuses = StatusWriter::new(Arc::clone(&world) as _, Arc::clone(&world) as _, Arc::new(SystemClock), "");
-    let target = Target {
-        action: &action,
-        plugin: world.as_ref(),
-        request: &request,
-        actions: world.as_ref(),
-        statuses: &statuses,
-    };
-    let wake = target.apply(decision).await.ok();
+    let (plugin, actions, statuses) = (world.as_ref(), world.as_ref(), &statuses);
+    let wake = Target { action: &action, plugin, request, actions, statuses }.apply(decision).await.ok();
     let log = world.log.lock().unwrap().clone();
     (log, wake)
 }
@@ -128,6 +131,12 @@ async fn an_object_is_kept_stopped_before_or_deleted_after_the_end_is_recorded()
     assert_eq!(order(ObjectStep::Keep).await, ["event", "status", "labels"]);
     assert_eq!(order(ObjectStep::StopFirst).await, ["abort", "event", "status", "labels"]);
     assert_eq!(order(ObjectStep::DeleteAfterwards).await, ["event", "status", "abort", "labels"]);
+}
+
+#[tokio::test]
+async fn an_end_is_recorded_without_a_request_for_the_plugin() {
+    let (order, wake) = applied_with(World::default(), ends(ObjectStep::Keep), None).await;
+    assert_eq!((order, wake), (vec!["event", "status", "labels"], Some(Wake::OnChange)));
 }
 
 #[tokio::test]

@@ -91,6 +91,12 @@ pub(in crate::reconcile) fn after_system_failure(
     Decision::SystemFailure(Box::new(SystemFailure { warning, stop_object, then }))
 }
 
+/// The plugin cannot be asked, because the task has no usable context. The next round would fail in the same way, so the
+/// action ends.
+pub(in crate::reconcile) fn without_task_context(facts: &Facts<'_>, error: ExecutionError) -> Decision {
+    Decision::Record(Box::new(fail(facts, facts.before.clone(), error)))
+}
+
 /// Ends the action with an error that no attempt reported.
 pub(in crate::reconcile) fn fail(facts: &Facts<'_>, mut status: TaskActionStatus, error: ExecutionError) -> Record {
     let phase = PhaseInfo::permanent_failure(error, TaskInfo::at(facts.now));

@@ -46,7 +46,7 @@ pub(super) struct Dispatcher {
 struct State {
     queue: Queue,
     calls: FuturesUnordered<BoxFuture<'static, (Batch, Result<(), ConnectError>)>>,
-    gate: Gate,
+    circuit_breaker: CircuitBreaker,
     size_limit: SizeLimit,
     last_success: Option<Instant>,
 }
@@ -58,11 +58,11 @@ struct SizeLimit {
     learned: Option<(usize, Instant)>,
 }
 
-/// Closed while the service is unavailable. Then only one call at a time is sent, to probe whether it is available again.
+/// Open while the service is unavailable. Then only one call at a time is sent, to probe whether it is available again.
 #[derive(Default)]
-struct Gate {
+struct CircuitBreaker {
     failures: u32,
-    closed_until: Option<Instant>,
+    open_until: Option<Instant>,
     /// Such a probe was started, and no call has ended since.
     probing: bool,
 }
@@ -109,10 +109,10 @@ impl Dispatcher {
     /// events gather into batches only while all calls are in flight.
     fn launch(&self, state: &mut State) {
         let now = Instant::now();
-        while state.calls.len() < self.options.max_calls && state.gate.lets_through(now) {
+        while state.calls.len() < self.options.max_calls && state.circuit_breaker.allows_call(now) {
             let limit = BatchLimit { items: self.options.max_batch, bytes: self.options.max_batch_bytes };
             let Some(batch) = state.queue.next(state.size_limit.applied(limit, now), now) else { return };
-            state.gate.probing = state.gate.closed_until.is_some();
+            state.circuit_breaker.probing = state.circuit_breaker.open_until.is_some();
             metrics::histogram!("aileron_events_batch_size").record(batch.items.len() as f64);
             let events = batch.items.iter().flat_map(|item| item.events.iter().cloned()).collect();
             let (transport, limit) = (self.transport.clone(), self.options.call_timeout);
@@ -137,18 +137,20 @@ impl Dispatcher {
     fn wake(&self, state: &State) -> Option<Instant> {
         let now = Instant::now();
         let waiting = state.queue.has_fresh() || state.queue.has_retries();
-        match state.gate.closed_until {
+        match state.circuit_breaker.open_until {
             Some(until) if until > now => waiting.then_some(until),
-            _ if state.calls.len() < self.options.max_calls && state.gate.lets_through(now) => state.queue.next_due(),
+            _ if state.calls.len() < self.options.max_calls && state.circuit_breaker.allows_call(now) => {
+                state.queue.next_due()
+            }
             _ => None,
         }
     }
 
     fn settle(&self, state: &mut State, batch: Batch, result: Result<(), ConnectError>) {
-        state.gate.probing = false;
+        state.circuit_breaker.probing = false;
         let error = match result {
             Ok(()) => {
-                state.gate = Gate::default();
+                state.circuit_breaker = CircuitBreaker::default();
                 state.last_success = Some(Instant::now());
                 metrics::counter!("aileron_events_recorded_total").increment(batch.items.len() as u64);
                 batch.items.into_iter().for_each(|item| state.queue.finish(item, Ok(())));
@@ -166,7 +168,7 @@ impl Dispatcher {
         match blame(error.code, others_succeed) {
             Blame::Event => {
                 // The service answered, so it is available.
-                state.gate = Gate::default();
+                state.circuit_breaker = CircuitBreaker::default();
                 state.last_success = Some(Instant::now());
                 self.isolate(state, batch, error);
             }
@@ -177,8 +179,8 @@ impl Dispatcher {
                 retry_batch(state, batch, error.code, others_succeed);
             }
             Blame::Service => {
-                state.gate.close(now);
-                // Sent as soon as the gate opens, after batches that wait longer.
+                state.circuit_breaker.open(now);
+                // Sent as soon as the circuit breaker allows a call, after batches that wait longer.
                 state.queue.push_retry(Batch { due: None, ..batch });
             }
         }
@@ -219,22 +221,22 @@ impl SizeLimit {
     }
 }
 
-impl Gate {
-    /// Whether a call may start. Calls that were started before the gate closed and still hang do not delay the probe.
-    fn lets_through(&self, now: Instant) -> bool {
-        match self.closed_until {
+impl CircuitBreaker {
+    /// Whether a call may start. Calls that were started before the circuit breaker opened and still hang do not delay the probe.
+    fn allows_call(&self, now: Instant) -> bool {
+        match self.open_until {
             None => true,
             Some(until) => until <= now && !self.probing,
         }
     }
 
-    fn close(&mut self, now: Instant) {
+    fn open(&mut self, now: Instant) {
         // Calls that were in flight at the same time failed for the same cause: they count as one failure of the service.
-        if self.closed_until.is_some_and(|until| until > now) {
+        if self.open_until.is_some_and(|until| until > now) {
             return;
         }
         self.failures = self.failures.saturating_add(1);
-        self.closed_until = Some(now + delay(self.failures, random()));
+        self.open_until = Some(now + delay(self.failures, random()));
     }
 }
 

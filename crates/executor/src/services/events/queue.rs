@@ -9,11 +9,11 @@ use tokio::time::Instant;
 use super::EventError;
 
 /// The encoded identifier of an action.
-pub(super) type ActionKey = Vec<u8>;
+pub(super) type EventKey = Vec<u8>;
 
 /// Events of one action that are sent together, mostly a single one, and the channel to the waiting caller.
 pub(super) struct Item {
-    pub key: ActionKey,
+    pub key: EventKey,
     pub events: Vec<ActionEvent>,
     pub reply: oneshot::Sender<Result<(), EventError>>,
     /// The place in the bounded queue. Dropping the item frees it.
@@ -56,7 +56,7 @@ impl Batch {
 #[derive(Default)]
 pub(super) struct Queue {
     /// Actions with an event in `fresh`, in `retries` or in flight, and the events behind it.
-    busy: HashMap<ActionKey, VecDeque<Item>>,
+    busy: HashMap<EventKey, VecDeque<Item>>,
     /// Events that were never sent, at most one per action.
     fresh: VecDeque<Item>,
     /// Batches that failed.

@@ -218,12 +218,17 @@ fn an_attempt_that_ended_by_itself_is_not_out_of_time() {
 }
 
 #[test]
-fn an_action_that_fails_before_its_first_attempt_shows_only_the_end() {
-    let (action, settings) = (Author::default().action(TaskActionStatus::default()), settings());
-    let facts = facts(&action, &settings, 1010);
-    let Record { status, phase, object, wake } =
-        fail(&facts, facts.before.clone(), ExecutionError::user("BadTaskSpecification", "no template"));
-    assert_eq!((status.plugin_phase.as_str(), status.attempts), ("PhasePermanentFailure", 0));
-    assert_eq!((phase.phase(), object, wake), (Phase::PermanentFailure, ObjectStep::Keep, Wake::Never));
-    assert!(status.is_terminal());
+fn an_action_without_a_usable_context_ends_with_the_reason_and_keeps_the_rest_of_its_status() {
+    let author = Author { retries: 5, ..Author::default() };
+    for before in [TaskActionStatus::default(), ran()] {
+        let (action, settings) = (author.action(before.clone()), settings());
+        let facts = facts(&action, &settings, 1010);
+        let error = ExecutionError::user(code::BAD_TASK_SPECIFICATION, "no template");
+        let Record { status, phase, object, wake } = record(without_task_context(&facts, error.clone()));
+        assert_eq!((phase.phase(), phase.error()), (Phase::PermanentFailure, Some(&error)));
+        assert_eq!(status.plugin_phase, "PhasePermanentFailure");
+        assert_eq!((status.attempts, &status.plugin_state), (before.attempts, &before.plugin_state));
+        assert!(status.is_terminal());
+        assert_eq!((object, wake), (ObjectStep::Keep, Wake::Never), "no object can be stopped without a context");
+    }
 }
