@@ -13,6 +13,7 @@ use kube::api::ObjectMeta;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use prost::Message;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use super::*;
 use crate::caches::Caches;
@@ -25,8 +26,11 @@ use crate::registry::{Backends, Registry, RegistryRules};
 use crate::services::events::{EventError, EventSink};
 use crate::storage::{BlobStore, MemoryStore};
 
-/// A server that accepts every write, and answers with the next version.
-struct InMemory(Arc<ActionStore>);
+/// A server that accepts every write, and answers with the next version; or one that is asked and never answers.
+struct InMemory {
+    actions: Arc<ActionStore>,
+    asked_in_vain: Option<Arc<Notify>>,
+}
 
 #[async_trait]
 impl Actions for InMemory {
@@ -39,7 +43,11 @@ impl Actions for InMemory {
     }
 
     async fn patch_status(&self, key: &ActionKey, _: Value, _: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError> {
-        let mut metadata = self.0.get(key).unwrap().object.metadata.clone();
+        if let Some(asked) = &self.asked_in_vain {
+            asked.notify_one();
+            std::future::pending::<()>().await;
+        }
+        let mut metadata = self.actions.get(key).unwrap().object.metadata.clone();
         let version: u64 = metadata.resource_version.unwrap().parse().unwrap();
         metadata.resource_version = Some((version + 1).to_string());
         Ok(metadata)
@@ -61,21 +69,12 @@ impl EventSink for Nowhere {
     }
 }
 
-/// A service that never answers.
-struct Silent;
-
-#[async_trait]
-impl EventSink for Silent {
-    async fn record_all(&self, _: Vec<ActionEvent>) -> Result<(), EventError> {
-        std::future::pending().await
-    }
-}
-
 fn controller(action_store: &Arc<ActionStore>, queue: &Arc<Queue>) -> Controller {
-    controller_with(action_store, queue, Arc::new(Nowhere))
+    controller_on(InMemory { actions: Arc::clone(action_store), asked_in_vain: None }, queue)
 }
 
-fn controller_with(action_store: &Arc<ActionStore>, queue: &Arc<Queue>, events: Arc<dyn EventSink>) -> Controller {
+fn controller_on(server: InMemory, queue: &Arc<Queue>) -> Controller {
+    let action_store = &Arc::clone(&server.actions);
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let writer = Writer::new(kube::Client::try_from(nowhere).unwrap());
     let objects: Arc<dyn Objects> = Arc::new(KubeObjects::new(writer, Caches::new("flyte"), Arc::new(SystemClock)));
@@ -90,8 +89,8 @@ fn controller_with(action_store: &Arc<ActionStore>, queue: &Arc<Queue>, events: 
     };
     let backends = Backends { manager, secrets: Arc::new(NoServices), waker: Arc::new(NoWaker) };
     let registry = Registry::new(&PluginSet::new(), &rules, &backends).unwrap();
-    let actions: Arc<dyn Actions> = Arc::new(InMemory(Arc::clone(action_store)));
-    let statuses = StatusWriter::new(Arc::clone(&actions), events, Arc::new(SystemClock), "");
+    let actions: Arc<dyn Actions> = Arc::new(server);
+    let statuses = StatusWriter::new(Arc::clone(&actions), Arc::new(Nowhere), Arc::new(SystemClock), "");
     let statuses = Arc::new(statuses.holding_in(Arc::clone(action_store) as _));
     let reconciler = Reconciler {
         registry: Arc::new(registry),
@@ -238,23 +237,24 @@ fn a_round_that_the_gate_asks_for_far_ahead_is_one_for_safety() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_is_noticed_while_every_round_is_busy_and_ends_rounds_that_hang() {
-    let (action_store, queue) = (Arc::<ActionStore>::default(), Arc::<Queue>::default());
+    let (action_store, queue, asked) =
+        (Arc::<ActionStore>::default(), Arc::<Queue>::default(), Arc::<Notify>::default());
     for name in ["one", "two"] {
         // Its end is recorded at once, because it has no template.
         let spec = TaskActionSpec { action_type: String::new(), ..condition(name).spec };
         action_store.observe(TaskAction { spec, ..condition(name) });
     }
-    let controller = Arc::new(controller_with(&action_store, &queue, Arc::new(Silent)));
+    let server = InMemory { actions: action_store, asked_in_vain: Some(Arc::clone(&asked)) };
+    let controller = Arc::new(controller_on(server, &queue));
     let reconciler = Arc::downgrade(&controller.reconciler);
     let stop = CancellationToken::new();
     let running = tokio::spawn(controller.run(stop.clone()));
     // The first action occupies the only round, the second one waits for it.
-    while queue.depth() != 1 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    tokio::time::timeout(Duration::from_secs(600), asked.notified()).await.expect("a write");
     let began = tokio::time::Instant::now();
     stop.cancel();
-    running.await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(600), running).await;
+    ended.expect("the controller ends").unwrap();
     assert!(began.elapsed() <= DRAIN_TIMEOUT + FLUSH_TIMEOUT, "{:?}", began.elapsed());
     assert_eq!(reconciler.strong_count(), 0, "a round goes on after the end of the controller");
 }
