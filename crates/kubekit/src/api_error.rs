@@ -82,35 +82,8 @@ impl ApiError {
         self.reason == "BadRequest" || (self.reason.is_empty() && self.code == 400)
     }
 
-    /// The same request may succeed later, without any change by its sender: the API server did not answer, is overloaded
-    /// or broken, or the request conflicted with another one.
-    pub fn is_transient(&self) -> bool {
-        matches!(self.code, 0 | 408 | 429 | 500 | 502 | 503 | 504) || self.is_conflict()
-    }
-
     /// The object is larger than the API server accepts.
     pub fn is_too_large(&self) -> bool {
         self.reason == "RequestEntityTooLarge" || self.code == 413
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_may_pass_is_told_from_what_stays() {
-        let error = |code: u16, reason: &str| ApiError { code, reason: reason.to_owned(), ..ApiError::default() };
-        for (code, reason) in
-            [(0, ""), (429, "TooManyRequests"), (500, "InternalError"), (503, ""), (504, "Timeout"), (409, "Conflict")]
-        {
-            assert!(error(code, reason).is_transient(), "{code} {reason}");
-        }
-        let lasting =
-            [(400, "BadRequest"), (403, "Forbidden"), (404, "NotFound"), (409, "AlreadyExists"), (422, "Invalid")];
-        for (code, reason) in lasting {
-            assert!(!error(code, reason).is_transient(), "{code} {reason}");
-        }
-        assert!(!error(404, KIND_NOT_SERVED).is_transient());
     }
 }

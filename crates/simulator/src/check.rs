@@ -36,6 +36,8 @@ pub struct Evidence {
     pub tasks: Vec<Planned>,
     /// What people did.
     pub traces: Traces,
+    /// Requests to the API server failed, and the executor may have used its budget of system failures.
+    pub api_faults: bool,
     /// Every action ended in time.
     pub settled: bool,
     /// What happened after everything had ended.

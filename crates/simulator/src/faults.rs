@@ -132,6 +132,17 @@ impl Faults {
         Self { rates, incidents, end, active: Arc::new(AtomicBool::new(true)), random }
     }
 
+    /// Whether requests to the API server can fail. As upstream, the executor then uses its budget of system failures.
+    #[must_use]
+    pub fn hit_the_api_server(&self) -> bool {
+        let Rates { lost_request, lost_answer, refused, hanging, stale_list, .. } = self.rates;
+        let is_cut = |(_, incident): &(Duration, Incident)| {
+            matches!(incident, Incident::Partition(..) | Incident::ApiOutage(_) | Incident::Pause(..))
+        };
+        [lost_request, lost_answer, refused, hanging, stale_list].iter().any(|rate| *rate > 0.0)
+            || self.incidents.iter().any(is_cut)
+    }
+
     /// From now on nothing fails.
     pub fn stop(&self) {
         self.active.store(false, Ordering::Relaxed);

@@ -116,7 +116,8 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
     history.note("faults end");
 
     let settled = settle(&server, &clock, &tasks).await;
-    let mut evidence = Evidence { tasks, traces, settled: settled.is_some(), writes_after: Vec::new() };
+    let api_faults = pattern != Pattern::None || faults.hit_the_api_server();
+    let mut evidence = Evidence { tasks, traces, api_faults, settled: settled.is_some(), writes_after: Vec::new() };
     if settled.is_some() {
         history.note("everything has ended");
         let count = history.entries().len();

@@ -8,7 +8,7 @@ use aileron_action::object_identity::Ownership;
 use aileron_action::pending;
 use aileron_idl::flyteidl2::core::ErrorDocument;
 use aileron_kubekit::ApiError;
-use aileron_machinery::{AnyResource, Needs, ObjectRef, PhaseContext, PhaseInfo, PluginError, TaskContext, code};
+use aileron_machinery::{AnyResource, Needs, ObjectRef, PhaseContext, PhaseInfo, PluginError, TaskContext};
 
 use self::decide::{Observation, Reading};
 use super::round::Round;
@@ -54,9 +54,6 @@ impl PluginManager {
             }
             Ok(Observed::Absent(error)) => error,
             Err(error) if error.is_not_found() || error.is_gone() || error.is_expired() => error,
-            Err(error) if error.is_transient() => {
-                return Err(PluginError::caused_by(code::DOWNSTREAM_SYSTEM_ERROR, "failed to read the object", error));
-            }
             Err(error) => return Err(PluginError::uncoded(error.message)),
         };
         Ok(if missing.is_kind_not_served() { Observation::KindMissing } else { Observation::Lost(missing) })

@@ -247,8 +247,8 @@ pub(super) fn after_plugin(
     let step = match result {
         Ok(step) => step,
         Err(error) if facts.limit_check.exceeded().is_none() => {
-            return ControlFlow::Break(match Outage::behind(&error) {
-                Some((outage, detail)) => wait_for_end(facts, outage, &detail),
+            return ControlFlow::Break(match error.storage_outage() {
+                Some(outage) => wait_for_end(facts, Outage::Storage, &outage.to_string()),
                 None => after_system_failure(facts, facts.before.clone(), &error, false),
             });
         }

@@ -1,7 +1,6 @@
 //! Waiting for a service that does not work at the moment, at nobody's expense.
 
-use aileron_kubekit::ApiError;
-use aileron_machinery::{CoreStep, Pending, PendingReason, PhaseInfo, PluginError, TaskInfo};
+use aileron_machinery::{CoreStep, Pending, PendingReason, PhaseInfo, TaskInfo};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Wake;
@@ -20,8 +19,6 @@ pub(super) enum Outage {
     Storage,
     /// The cache service.
     Cache,
-    /// The API server.
-    ApiServer,
 }
 
 impl Outage {
@@ -29,7 +26,6 @@ impl Outage {
         match self {
             Self::Storage => PendingReason::Storage,
             Self::Cache => PendingReason::Cache,
-            Self::ApiServer => PendingReason::BackOff,
         }
     }
 
@@ -38,18 +34,7 @@ impl Outage {
         match self {
             Self::Storage => "waiting for the object store to work again",
             Self::Cache => "waiting for the cache service to grant a reservation",
-            Self::ApiServer => "waiting for the API server to work again",
         }
-    }
-
-    /// The outage that led to an error of a plugin, and what is known about it.
-    pub(super) fn behind(error: &PluginError) -> Option<(Self, String)> {
-        if let Some(outage) = error.storage_outage() {
-            return Some((Self::Storage, outage.to_string()));
-        }
-        let causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
-        let refusal: &ApiError = causes.into_iter().find_map(|error| error.downcast_ref())?;
-        refusal.is_transient().then(|| (Self::ApiServer, refusal.message.clone()))
     }
 }
 
@@ -58,8 +43,8 @@ impl Outage {
 ///
 /// # Differs from upstream
 ///
-/// Upstream counts each failed read of the object store and each failed request to the API server as a system failure, so
-/// that an outage of half a minute fails tasks that had succeeded.
+/// Upstream counts each failed read of the object store as a system failure, so that an outage of half a minute fails
+/// tasks that had succeeded.
 pub(super) fn wait_for_end(facts: &Facts<'_>, outage: Outage, detail: &str) -> Decision {
     if let Some(limit) = facts.limit_check.exceeded() {
         return stop_at_limit(facts, &CoreStep::of(PhaseInfo::undefined()), limit);
@@ -145,17 +130,5 @@ mod tests {
         let limit = at(1025) + SignedDuration::from_millis(999);
         assert_eq!(record(wait(author, status.clone(), 1022)).wake, Wake::At(limit), "the limit comes first");
         assert!(record(wait(author, status, 1026)).status.is_terminal());
-    }
-
-    #[test]
-    fn an_outage_of_the_api_server_is_told_from_a_refusal() {
-        let caused_by = |code: u16, reason: &str| {
-            let error = ApiError { code, reason: reason.into(), message: "m".into(), retry_after: None };
-            PluginError::caused_by(reason, "failed to create resource", error)
-        };
-        assert_eq!(Outage::behind(&caused_by(0, "")), Some((Outage::ApiServer, "m".to_owned())));
-        assert_eq!(Outage::behind(&caused_by(500, "InternalError")), Some((Outage::ApiServer, "m".to_owned())));
-        assert_eq!(Outage::behind(&caused_by(403, "Forbidden")), None);
-        assert_eq!(Outage::behind(&PluginError::uncoded("x")), None);
     }
 }

@@ -18,8 +18,12 @@ pub(super) fn rise(facts: &Facts<'_>) -> Vec<String> {
     wrong
 }
 
-/// Nothing in a simulation fails through the fault of an object: pods are not evicted. So what fails is the platform.
+/// Objects of a simulation never fail by themselves, so a charge comes from a fault. Failed requests to the API server are
+/// charged as upstream does; no other fault is.
 pub(super) fn not_charged(facts: &Facts<'_>) -> Vec<String> {
+    if facts.evidence.api_faults {
+        return Vec::new();
+    }
     let mut wrong = Vec::new();
     for (_, versions) in facts.actions() {
         let Some(first) = versions.first() else { continue };
