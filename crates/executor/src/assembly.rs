@@ -206,7 +206,7 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
     // Also if this future is dropped, or ends early.
     let _stop_watches = watch.cancel.clone().drop_guard();
     let watches = start_watches(&config, &watch, &enabled, &gate, &pools);
-    watches.add_optional(|cx| gauges::run(cx, ObjectCounts::new(caches.clone(), Arc::clone(&registry))));
+    watches.add_background(|cx| gauges::run(cx, ObjectCounts::new(caches.clone(), Arc::clone(&registry))));
 
     // Reconciling.
     let actions: Arc<dyn Actions> = Arc::new(KubeActions::new(writer, Arc::clone(&caches.actions)));
@@ -272,14 +272,14 @@ fn start_watches(
     watches.add(watch::pods::NAME, watch::pods::run);
     watches.add(watch::templates::NAME, watch::templates::run);
     watches.add(watch::events::NAME, watch::events::run);
-    watches.add_optional(|cx| watch::kinds::run(cx, plugins.to_vec()));
+    watches.add_background(|cx| watch::kinds::run(cx, plugins.to_vec()));
     if config.tasks.launch_gate.local_admission {
         watches.add(watch::quotas::NAME, |cx| watch::quotas::run(cx, Arc::clone(gate)));
     }
     if !pools.is_empty() {
         watches.add(tokens::NAME, |cx| tokens::watch(cx, Arc::clone(pools)));
     }
-    watches.add_optional(|cx| admission_wakeups::run(Arc::clone(gate), cx.clock, cx.cancel));
+    watches.add_background(|cx| admission_wakeups::run(Arc::clone(gate), cx.clock, cx.cancel));
     watches
 }
 

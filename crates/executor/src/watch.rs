@@ -231,11 +231,11 @@ impl Watches {
         F: Future<Output = ()> + Send + 'static,
     {
         self.context.synced.expect(name);
-        self.add_optional(watch);
+        self.add_background(watch);
     }
 
-    /// Starts a watch that rounds do not wait for.
-    pub fn add_optional<F>(&self, watch: impl FnOnce(WatchContext) -> F)
+    /// Starts a task in the background, for example a watch that rounds do not wait for.
+    pub fn add_background<F>(&self, watch: impl FnOnce(WatchContext) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {

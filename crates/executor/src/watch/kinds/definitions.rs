@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::registry::served::served_kinds;
 use aileron_action::metadata::MANAGED_LABEL;
 use aileron_action::plugin_choice::Served;
+use aileron_machinery::time::backoff::ExponentialBackoff;
 use aileron_machinery::{ObjectPlugin, ResourceKind};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -60,7 +61,8 @@ pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn ObjectPlugin>>) {
     // Every client may ask which kinds are served. Watching definitions needs a permission that an existing installation
     // may not have granted.
     sink.compare(&client).await;
-    let mut pause = FIRST_PAUSE;
+    let backoff = ExponentialBackoff::doubling(FIRST_PAUSE, DISCOVERY_INTERVAL);
+    let mut failures = 0_u32;
     loop {
         match definitions.list(&ListParams::default().limit(1)).await {
             Ok(_) => {
@@ -71,14 +73,17 @@ pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn ObjectPlugin>>) {
                 cx.follow(NAME, definitions, config, sink).await;
                 break;
             }
-            Err(kube::Error::Api(status)) if status.is_forbidden() => pause = DISCOVERY_INTERVAL,
-            Err(error) => tracing::debug!(%error, "failed to list definitions; retrying"),
+            // A permission does not come back within seconds: the longest pause.
+            Err(kube::Error::Api(status)) if status.is_forbidden() => failures = u32::MAX,
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                tracing::debug!(%error, "failed to list definitions; retrying");
+            }
         }
         tokio::select! {
             () = cx.cancel.cancelled() => break,
-            () = tokio::time::sleep(pause) => sink.compare(&client).await,
+            () = tokio::time::sleep(backoff.pause(failures)) => sink.compare(&client).await,
         }
-        pause = (pause * 2).min(DISCOVERY_INTERVAL);
     }
     watches.close();
     watches.wait().await;
