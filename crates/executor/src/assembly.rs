@@ -86,9 +86,7 @@ impl Services {
         let task_cache = task_cache(config, &store, &clock)?;
         Ok(Self { store, events: Arc::new(EventsClient::new(events)), task_cache, clock })
     }
-}
 
-impl Services {
     /// The same services, written to only while the fence is open.
     fn behind(self, fence: &Fence) -> Self {
         Self {

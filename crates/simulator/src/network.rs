@@ -232,56 +232,44 @@ impl Network {
     fn watch(&self, answer: Response<Body>, process: Arc<Process>) -> Response<Body> {
         let (head, body) = answer.into_parts();
         let chunks = body.into_data_stream();
-        let shared = Arc::clone(&self.shared);
-        let ended = Arc::new(Mutex::new(false));
-        let delivered =
-            stream::unfold((chunks, shared, process, ended), |(mut chunks, shared, process, ended)| async move {
-                if *lock(&ended) {
-                    return None;
+        let watch = Some((chunks, Arc::clone(&self.shared), process));
+        let delivered = stream::unfold(watch, |watch| async move {
+            let (mut chunks, shared, process) = watch?;
+            let chunk = chunks.next().await?;
+            process.running().await;
+            let line =
+                RequestLine { verb: "watch", resource: String::new(), namespace: String::new(), name: String::new() };
+            if process.is_cut(&line).is_some() {
+                process.until_reachable(&line).await;
+                return Some((Err("watch interrupted".into()), None));
+            }
+            let number = shared.changes.fetch_add(1, Ordering::Relaxed);
+            match shared.pattern.at_change(number) {
+                Some(Disturbance::Unobserved) => {
+                    shared.history.note("a watch shows nothing for a while, and then lists again");
+                    sleep(BLIND_FOR).await;
+                    return Some((Ok(expired()), None));
                 }
-                let chunk = chunks.next().await?;
-                process.running().await;
-                let watch = RequestLine {
-                    verb: "watch",
-                    resource: String::new(),
-                    namespace: String::new(),
-                    name: String::new(),
-                };
-                if process.is_cut(&watch).is_some() {
-                    process.until_reachable(&watch).await;
-                    *lock(&ended) = true;
-                    return Some((Err("watch interrupted".into()), (chunks, shared, process, ended)));
+                Some(Disturbance::Late) => {
+                    shared.history.note("a watch shows a change late");
+                    sleep(BLIND_FOR).await;
                 }
-                let number = shared.changes.fetch_add(1, Ordering::Relaxed);
-                match shared.pattern.at_change(number) {
-                    Some(Disturbance::Unobserved) => {
-                        shared.history.note("a watch shows nothing for a while, and then lists again");
-                        sleep(BLIND_FOR).await;
-                        *lock(&ended) = true;
-                        return Some((Ok(expired()), (chunks, shared, process, ended)));
-                    }
-                    Some(Disturbance::Late) => {
-                        shared.history.note("a watch shows a change late");
-                        sleep(BLIND_FOR).await;
-                    }
-                    _ => {}
-                }
-                let (faults, rates) = (&shared.faults, &shared.faults.rates);
-                if faults.hits(rates.watch_cut) {
-                    *lock(&ended) = true;
-                    return Some((Err("watch interrupted".into()), (chunks, shared, process, ended)));
-                }
-                if faults.hits(rates.watch_expired) {
-                    *lock(&ended) = true;
-                    return Some((Ok(expired()), (chunks, shared, process, ended)));
-                }
-                if faults.hits(rates.watch_delayed) {
-                    sleep(faults.random_numbers().millis(1, LONGEST_DELAY_MS)).await;
-                }
-                sleep(faults.random_numbers().millis(0, 5)).await;
-                process.running().await;
-                Some((chunk.map_err(BoxError::from), (chunks, shared, process, ended)))
-            });
+                _ => {}
+            }
+            let (faults, rates) = (&shared.faults, &shared.faults.rates);
+            if faults.hits(rates.watch_cut) {
+                return Some((Err("watch interrupted".into()), None));
+            }
+            if faults.hits(rates.watch_expired) {
+                return Some((Ok(expired()), None));
+            }
+            if faults.hits(rates.watch_delayed) {
+                sleep(faults.random_numbers().millis(1, LONGEST_DELAY_MS)).await;
+            }
+            sleep(faults.random_numbers().millis(0, 5)).await;
+            process.running().await;
+            Some((chunk.map_err(BoxError::from), Some((chunks, shared, process))))
+        });
         Response::from_parts(head, Body::from_stream(delivered))
     }
 }

@@ -16,7 +16,7 @@ use kube::client::Body;
 use tower::{BoxError, Service};
 
 /// A request that the API server did not answer within this time is not answered any more: its own limit is 60 s.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// The API server answers a watch at once, with or without changes.
 const WATCH_START_TIMEOUT: Duration = Duration::from_secs(30);

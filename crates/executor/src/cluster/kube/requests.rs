@@ -14,12 +14,10 @@ use kube::core::Status;
 use kube::core::request::Request;
 use serde::de::DeserializeOwned;
 
+use super::connection::REQUEST_TIMEOUT;
+
 /// Asks for the metadata only: the rest of the answer would be what the executor just sent.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-
-/// A request that is not answered within this time has failed, and its write permit is released. The API server itself
-/// ends a request after 60 s.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// The pauses before retries of a read that an overloaded API server refused. They are short, because a round waits for
 /// the answer.
@@ -55,20 +53,6 @@ pub(super) async fn for_metadata(
     Ok(answer?.metadata)
 }
 
-/// Sends a request and waits for the answer, for [`REQUEST_TIMEOUT`] at most.
-pub(super) async fn answered<T: DeserializeOwned>(
-    client: &kube::Client,
-    request: http::Request<Vec<u8>>,
-) -> Result<T, ApiError> {
-    let verb = request.method().clone();
-    match tokio::time::timeout(REQUEST_TIMEOUT, exchange(client, request)).await {
-        Ok(answer) => answer,
-        Err(_) => {
-            Err(ApiError::unanswered(format!("the API server did not answer a {verb} within {REQUEST_TIMEOUT:?}")))
-        }
-    }
-}
-
 /// As [`answered`], for reads: a read that an overloaded API server refused is retried. A read needs no write permit, and
 /// the overload must not count as a failure of the task. `request` builds the request, once for each try.
 pub(super) async fn read<T: DeserializeOwned>(
@@ -91,8 +75,12 @@ pub(super) async fn read<T: DeserializeOwned>(
     }
 }
 
-/// Sends a request as the kube client does, but keeps the header `Retry-After` of a refusal.
-async fn exchange<T: DeserializeOwned>(client: &kube::Client, request: http::Request<Vec<u8>>) -> Result<T, ApiError> {
+/// Sends a request as the kube client does, but keeps the header `Retry-After` of a refusal. The connection ends a request
+/// that is not answered in time ([`REQUEST_TIMEOUT`]), and the write permit of its caller is released then.
+pub(super) async fn answered<T: DeserializeOwned>(
+    client: &kube::Client,
+    request: http::Request<Vec<u8>>,
+) -> Result<T, ApiError> {
     let answer = client.send(request.map(Body::from)).await.map_err(api_error)?;
     let code = answer.status();
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
