@@ -19,12 +19,14 @@
 //! | `world` | all of the above together: one run |
 //! | `check` | the promises, checked on the history and on the final state |
 //! | `patterns` | systematic crashes and losses at every write and every watched change |
+//! | `mutations` | breaks promises on purpose, to see that the checks notice it |
 
 pub mod check;
 pub mod determinism;
 pub mod executors;
 pub mod faults;
 pub mod history;
+pub mod mutations;
 pub mod network;
 pub mod operator;
 pub mod patterns;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use aileron_simulator::check::Violation;
 use aileron_simulator::determinism::simulate;
+use aileron_simulator::mutations::{self, Options};
 use aileron_simulator::patterns::Pattern;
 use aileron_simulator::world::{self, Plan};
 use anyhow::{Context, Result, bail};
@@ -49,6 +51,24 @@ enum Mode {
         /// Runs at the same time; 0 means one for each core
         #[arg(long, default_value_t = 0)]
         jobs: usize,
+    },
+    /// Break one promise after the other on purpose, and look whether runs notice it
+    Mutations {
+        /// Random runs for each change, at most
+        #[arg(long, default_value_t = 400)]
+        seeds: u64,
+        /// Every n-th systematic run only
+        #[arg(long, default_value_t = 3)]
+        every: usize,
+        /// Only changes whose description contains this text
+        #[arg(long)]
+        only: Option<String>,
+        /// Where the changed copy of the sources is built
+        #[arg(long, default_value = "target/mutations")]
+        scratch: PathBuf,
+        /// Write the table into this page
+        #[arg(long)]
+        write: Option<PathBuf>,
     },
     /// Run one seed and show what happened
     Run {
@@ -103,6 +123,17 @@ fn main() -> Result<ExitCode> {
             let all = Pattern::all(undisturbed.writes, undisturbed.changes).into_iter().step_by(every.max(1));
             let all: Vec<_> = all.map(|pattern| Job { seed: 0, pattern: Some(pattern) }).collect();
             campaign(&all, jobs)
+        }
+        Mode::Mutations { seeds, every, only, scratch, write } => {
+            let workspace = std::env::current_dir()?;
+            let scratch = workspace.join(scratch);
+            let findings = mutations::check(&Options { workspace, scratch, seeds, every, only })?;
+            if let Some(page) = write {
+                mutations::write_table(&page, &findings)?;
+            }
+            let missed = findings.iter().filter(|finding| finding.noticed.is_none()).count();
+            println!("{} promises broken on purpose, {missed} not noticed", findings.len());
+            Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }
 }
