@@ -67,9 +67,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "aileron-apiserver",
         ],
     ),
+    ("aileron-history", &["aileron-action"]),
     (
         "aileron-simulator",
         &[
+            "aileron-history",
             "aileron-parity",
             "aileron-executor",
             "aileron-action",

@@ -17,11 +17,10 @@
 //! | `process` | one life of an executor process: it can be killed, paused, or cut off |
 //! | `executors` | starts executors again when they have ended |
 //! | `world` | all of the above together: one run |
-//! | `check` | the promises, checked on the history and on the final state |
+//! | `verdict` | the rules, checked on the history and on the final state |
 //! | `patterns` | systematic crashes and losses at every write and every watched change |
 //! | `mutations` | breaks promises on purpose, to see that the checks notice it |
 
-pub mod check;
 pub mod determinism;
 pub mod executors;
 pub mod faults;
@@ -33,5 +32,6 @@ pub mod patterns;
 pub mod people;
 pub mod process;
 pub mod services;
+pub mod verdict;
 pub mod workload;
 pub mod world;

@@ -8,10 +8,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use aileron_simulator::check::Violation;
 use aileron_simulator::determinism::simulate;
 use aileron_simulator::mutations::{self, Options};
 use aileron_simulator::patterns::Pattern;
+use aileron_simulator::verdict::Violation;
 use aileron_simulator::world::{self, Plan};
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};

@@ -1,7 +1,5 @@
 //! Users and administrators who change things while tasks run.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aileron_action::TaskAction;
@@ -11,37 +9,12 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::time::sleep;
 
+pub use aileron_history::traces::Traces;
+
 use crate::determinism::Random;
 use crate::history::History;
 use crate::operator;
 use crate::workload::{NAMESPACES, Planned};
-
-/// Objects that people made and that no executor may touch, and actions whose end people changed.
-#[derive(Clone, Debug, Default)]
-pub struct Traces {
-    foreign: Arc<Mutex<BTreeSet<String>>>,
-    disturbed: Arc<Mutex<BTreeSet<(String, String)>>>,
-}
-
-impl Traces {
-    /// UIDs of objects that people made.
-    #[must_use]
-    pub fn foreign(&self) -> BTreeSet<String> {
-        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Whether somebody changed how this action ends.
-    #[must_use]
-    pub fn is_disturbed(&self, namespace: &str, name: &str) -> bool {
-        let disturbed = self.disturbed.lock().unwrap_or_else(PoisonError::into_inner);
-        disturbed.contains(&(namespace.to_owned(), name.to_owned()))
-    }
-
-    fn disturb(&self, namespace: &str, name: &str) {
-        let mut disturbed = self.disturbed.lock().unwrap_or_else(PoisonError::into_inner);
-        disturbed.insert((namespace.to_owned(), name.to_owned()));
-    }
-}
 
 /// People with a client of their own.
 pub struct People {
@@ -139,8 +112,7 @@ impl People {
         if let Ok(created) = pods.create(&PostParams::default(), &pod).await {
             self.history.note(format!("a user creates a pod of their own, {namespace}/{name}"));
             self.traces.disturb(namespace, action);
-            let mut foreign = self.traces.foreign.lock().unwrap_or_else(PoisonError::into_inner);
-            foreign.insert(created.metadata.uid.unwrap_or_default());
+            self.traces.add_foreign(&created.metadata.uid.unwrap_or_default());
         }
     }
 

@@ -7,6 +7,8 @@ use aileron_idl::flyteidl2::core::resources::ResourceName;
 use aileron_parity::suite::{ATTEMPTS, Task, duration_inputs};
 use kube::api::ObjectMeta;
 
+pub use aileron_history::plan::Expected;
+
 use crate::determinism::Random;
 
 /// Namespaces of tasks. The second one has a quota.
@@ -25,15 +27,6 @@ pub struct Planned {
     pub at: Duration,
     /// How it ends if nobody interferes.
     pub expected: Expected,
-}
-
-/// How a task ends if nobody interferes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
-    /// It succeeds in this attempt.
-    Success(u32),
-    /// It fails in this attempt.
-    Failure(u32),
 }
 
 /// The tasks of a seed.

@@ -18,16 +18,16 @@ use kube::core::GroupVersionKind;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::check::{self, Evidence, Violation};
 use crate::determinism::{Random, SimulatedClock};
 use crate::executors::Executors;
 use crate::faults::{Faults, Incident};
-use crate::history::{Change, History, What};
+use crate::history::{self, Change, History, What};
 use crate::network::{Network, Shared};
 use crate::operator;
 use crate::patterns::Pattern;
 use crate::people::{People, Traces};
 use crate::services::Services;
+use crate::verdict::{self, Evidence, Violation};
 use crate::workload::{self, DATA, NAMESPACES, Planned};
 
 /// How long after the last fault every task must have ended. The longest waits on the way: the lease of a killed leader
@@ -73,7 +73,7 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
         Plan::Pattern(pattern) => (Faults::none(seed), pattern),
     };
     let server = server(&clock);
-    let history = History::new(clock.clone(), server.clone());
+    let history = history::empty(clock.clone(), server.clone());
     let shared = Arc::new(Shared::new(server.clone(), history.clone(), faults.clone(), pattern));
     let services = Services::new(Arc::clone(&shared));
     let admin = Network::of_other(&shared, "admin");
@@ -124,7 +124,7 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
         sleep(STABLE_FOR).await;
         evidence.writes_after = history.entries().split_off(count);
     }
-    let violations = check::all(&history, &server, &evidence);
+    let violations = verdict::all(&history, &server, &evidence);
     let (writes, changes) = (shared.writes.load(Ordering::Relaxed), shared.changes.load(Ordering::Relaxed));
     Ok(Outcome { history, violations, writes, changes })
 }
@@ -250,7 +250,7 @@ async fn settle(server: &ApiServer, clock: &SimulatedClock, tasks: &[Planned]) -
     loop {
         sleep(Duration::from_secs(1)).await;
         let actions = server.store().objects("taskactions.flyte.org");
-        if clock.elapsed() > last && actions.iter().all(check::has_ended) {
+        if clock.elapsed() > last && actions.iter().all(|action| verdict::has_ended(action)) {
             return Some(());
         }
         if clock.elapsed() - begin > SETTLES_WITHIN {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Change, Facts, has_ended, status, text};
 use crate::history::{Entry, STALE_ANSWER, What};
-use crate::workload::Expected;
+use crate::plan::Expected;
 
 /// Numbers of `ActionPhase` that end an attempt: succeeded, failed, aborted, timed out.
 const END_PHASES: [i32; 4] = [5, 6, 7, 8];
@@ -15,7 +15,7 @@ pub(super) fn in_time(facts: &Facts<'_>) -> Vec<String> {
     if facts.evidence.settled {
         return Vec::new();
     }
-    let actions = facts.server.store().objects("taskactions.flyte.org");
+    let actions = &facts.evidence.end.actions;
     actions
         .iter()
         .filter(|action| !has_ended(action))
@@ -40,22 +40,21 @@ pub(super) fn as_expected(facts: &Facts<'_>) -> Vec<String> {
     }
     let mut wrong = Vec::new();
     for planned in &facts.evidence.tasks {
-        let name = planned.task.name.as_str();
-        if facts.is_disturbed(planned.namespace, name) {
+        let name = planned.name.as_str();
+        if facts.is_disturbed(&planned.namespace, name) {
             continue;
         }
-        let Some(action) = facts.server.store().object("taskactions.flyte.org", planned.namespace, name) else {
+        let Some(action) = facts.final_action(&planned.namespace, name) else {
             wrong.push(format!("{}/{name} does not exist", planned.namespace));
             continue;
         };
-        let status = status(&action);
+        let status = status(action);
         let end = if succeeded(&status) {
             Expected::Success(status.observed_attempt())
         } else {
             Expected::Failure(status.observed_attempt())
         };
-        let is_cached = planned.task.template.metadata.as_ref().is_some_and(|metadata| metadata.discoverable);
-        if end != planned.expected && !(is_cached && succeeded(&status)) {
+        if end != planned.expected && !(planned.is_cached && succeeded(&status)) {
             let error = status.error_state.unwrap_or_default();
             if facts.evidence.api_faults && error.code == "MaxSystemFailuresExceeded" {
                 continue;
@@ -78,9 +77,9 @@ pub(super) fn last_event(facts: &Facts<'_>) -> Vec<String> {
         return Vec::new();
     }
     let mut wrong = Vec::new();
-    for action in facts.server.store().objects("taskactions.flyte.org") {
-        let status = status(&action);
-        let (run, own_name) = (text(&action, "/spec/runName"), text(&action, "/spec/actionName"));
+    for action in &facts.evidence.end.actions {
+        let status = status(action);
+        let (run, own_name) = (text(action, "/spec/runName"), text(action, "/spec/actionName"));
         let last = facts.events.iter().rev().find(|(_, event)| event.run == run && event.action == own_name);
         let fits = last.is_some_and(|(_, event)| {
             event.attempt == status.observed_attempt()
@@ -88,7 +87,7 @@ pub(super) fn last_event(facts: &Facts<'_>) -> Vec<String> {
                 && (event.phase == SUCCEEDED) == succeeded(&status)
         });
         if !fits {
-            wrong.push(format!("{}: last event {last:?}, attempt {}", name(&action), status.observed_attempt()));
+            wrong.push(format!("{}: last event {last:?}, attempt {}", name(action), status.observed_attempt()));
         }
     }
     wrong

@@ -58,29 +58,24 @@ pub(super) fn no_orphans(facts: &Facts<'_>) -> Vec<String> {
     if !facts.evidence.settled {
         return Vec::new();
     }
-    let store = facts.server.store();
-    let actions = store.objects("taskactions.flyte.org");
+    let end = &facts.evidence.end;
     let mut wrong = Vec::new();
-    for resource in ["pods", "simjobs.simulation.aileron.test"] {
-        for object in store.objects(resource) {
-            let Some(owner) = Owner::of(&object) else { continue };
-            let action = actions.iter().find(|action| text(action, "/metadata/uid") == owner.uid);
-            let problem = match action {
-                None => Some("its action does not exist"),
-                Some(action) if has_ended(action) && !work_ended(&object) => {
-                    Some("it is at work though its action ended")
-                }
-                Some(_) if is_deleting(&object) => Some("its deletion does not end"),
-                Some(_) => None,
-            };
-            if let Some(problem) = problem {
-                wrong.push(format!("{resource} {}: {problem}", text(&object, "/metadata/name")));
-            }
+    for (resource, object) in &end.work {
+        let Some(owner) = Owner::of(object) else { continue };
+        let action = end.actions.iter().find(|action| text(action, "/metadata/uid") == owner.uid);
+        let problem = match action {
+            None => Some("its action does not exist"),
+            Some(action) if has_ended(action) && !work_ended(object) => Some("it is at work though its action ended"),
+            Some(_) if is_deleting(object) => Some("its deletion does not end"),
+            Some(_) => None,
+        };
+        if let Some(problem) = problem {
+            wrong.push(format!("{resource} {}: {problem}", text(object, "/metadata/name")));
         }
     }
-    for lease in store.objects("leases.coordination.k8s.io") {
+    for lease in &end.leases {
         if lease.pointer("/metadata/labels/flyte.org~1pool").is_some() {
-            wrong.push(format!("token {} was not returned", text(&lease, "/metadata/name")));
+            wrong.push(format!("token {} was not returned", text(lease, "/metadata/name")));
         }
     }
     wrong
@@ -99,7 +94,7 @@ pub(super) fn foreign(facts: &Facts<'_>) -> Vec<String> {
 
 pub(super) fn tokens(facts: &Facts<'_>) -> Vec<String> {
     let licensed = |owner: &Owner| {
-        facts.planned(&owner.namespace, &owner.name).is_some_and(|planned| planned.task.task_type == "licensed")
+        facts.planned(&owner.namespace, &owner.name).is_some_and(|planned| planned.task_type == "licensed")
     };
     let mut spans: Vec<_> = facts
         .work()

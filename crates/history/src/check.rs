@@ -13,12 +13,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use aileron_action::TaskActionStatus;
-use aileron_apiserver::ApiServer;
 use serde_json::Value;
 
-use crate::history::{ActionEvent, Change, Entry, History, What};
-use crate::people::Traces;
-use crate::workload::Planned;
+use crate::history::{ActionEvent, Change, Entry, What};
+use crate::plan::PlannedTask;
+use crate::traces::Traces;
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -33,7 +32,7 @@ pub struct Violation {
 #[derive(Debug)]
 pub struct Evidence {
     /// The tasks.
-    pub tasks: Vec<Planned>,
+    pub tasks: Vec<PlannedTask>,
     /// What people did.
     pub traces: Traces,
     /// Requests to the API server failed, and the executor may have used its budget of system failures.
@@ -42,6 +41,19 @@ pub struct Evidence {
     pub settled: bool,
     /// What happened after everything had ended.
     pub writes_after: Vec<Entry>,
+    /// The objects at the end.
+    pub end: FinalState,
+}
+
+/// The objects at the end of a run.
+#[derive(Debug, Default)]
+pub struct FinalState {
+    /// All actions.
+    pub actions: Vec<Arc<Value>>,
+    /// The objects that do the work of actions, each with its resource, for example `pods`.
+    pub work: Vec<(String, Arc<Value>)>,
+    /// All leases, tokens of pools among them.
+    pub leases: Vec<Arc<Value>>,
 }
 
 /// The history in the form that rules need.
@@ -52,7 +64,6 @@ struct Facts<'a> {
     /// Accepted events, each with the revision at that time.
     events: Vec<(u64, ActionEvent)>,
     evidence: &'a Evidence,
-    server: &'a ApiServer,
 }
 
 /// One state of an object.
@@ -85,8 +96,8 @@ const RULES: [Rule; 14] = [
 
 /// Checks all rules.
 #[must_use]
-pub fn all(history: &History, server: &ApiServer, evidence: &Evidence) -> Vec<Violation> {
-    let facts = Facts::new(history.entries(), server, evidence);
+pub fn all(entries: Vec<Entry>, evidence: &Evidence) -> Vec<Violation> {
+    let facts = Facts::new(entries, evidence);
     let check = |(rule, check): &Rule| -> Vec<Violation> {
         check(&facts).into_iter().map(|text| Violation { rule: (*rule).to_owned(), text }).collect()
     };
@@ -94,7 +105,7 @@ pub fn all(history: &History, server: &ApiServer, evidence: &Evidence) -> Vec<Vi
 }
 
 impl<'a> Facts<'a> {
-    fn new(entries: Vec<Entry>, server: &'a ApiServer, evidence: &'a Evidence) -> Self {
+    fn new(entries: Vec<Entry>, evidence: &'a Evidence) -> Self {
         let mut objects: BTreeMap<(&'static str, String), Vec<Version>> = BTreeMap::new();
         let mut events = Vec::new();
         for entry in &entries {
@@ -108,7 +119,7 @@ impl<'a> Facts<'a> {
                 _ => {}
             }
         }
-        Self { entries, objects, events, evidence, server }
+        Self { entries, objects, events, evidence }
     }
 
     /// The states of every action, by UID.
@@ -132,12 +143,18 @@ impl<'a> Facts<'a> {
     /// Whether people changed how an action ends.
     fn is_disturbed(&self, namespace: &str, name: &str) -> bool {
         let traces = &self.evidence.traces;
-        let is_job = self.planned(namespace, name).is_some_and(|planned| planned.task.task_type == "simjob");
+        let is_job = self.planned(namespace, name).is_some_and(|planned| planned.task_type == "simjob");
         traces.is_disturbed(namespace, name) || (is_job && traces.is_disturbed("*", "simjob"))
     }
 
-    fn planned(&self, namespace: &str, name: &str) -> Option<&Planned> {
-        self.evidence.tasks.iter().find(|planned| planned.namespace == namespace && planned.task.name == name)
+    fn final_action(&self, namespace: &str, name: &str) -> Option<&Value> {
+        let fits =
+            |action: &Value| text(action, "/metadata/namespace") == namespace && text(action, "/metadata/name") == name;
+        self.evidence.end.actions.iter().map(Arc::as_ref).find(|action| fits(action))
+    }
+
+    fn planned(&self, namespace: &str, name: &str) -> Option<&PlannedTask> {
+        self.evidence.tasks.iter().find(|planned| planned.namespace == namespace && planned.name == name)
     }
 }
 
