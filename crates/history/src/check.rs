@@ -77,20 +77,23 @@ struct Version {
 type Rule = (&'static str, fn(&Facts<'_>) -> Vec<String>);
 
 /// All rules.
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 17] = [
     ("every action ends in time after the last fault", ends::in_time),
     ("the final state stays", ends::stays),
     ("a task ends as its attempts say", ends::as_expected),
     ("the last event says how the action ended", ends::last_event),
     ("an event is recorded before the status that follows from it", ends::event_before_status),
     ("an end is recorded once and never changed", ends::once),
+    ("an abort is reported before the action goes away", ends::abort_reported),
     ("attempts rise one by one", attempts::rise),
+    ("the end of an attempt is reported before the next one begins", attempts::end_reported),
     ("faults of the platform are not charged to a task", attempts::not_charged),
     ("at most one object of an action is at work", objects::one_at_work),
     ("finished work is not done again", objects::not_again),
     ("nothing is left behind", objects::no_orphans),
     ("objects of others are not touched", objects::foreign),
     ("one process writes at a time", writers::one),
+    ("events come from the process that leads", writers::events),
     ("a pool never has too many holders", objects::tokens),
 ];
 
@@ -132,6 +135,14 @@ impl<'a> Facts<'a> {
             .iter()
             .filter(move |((kind, _), _)| *kind == resource)
             .map(|((_, uid), all)| (uid.as_str(), all.as_slice()))
+    }
+
+    /// Whether an event of this action was recorded before this revision.
+    fn has_event_before(&self, action: &Value, revision: u64, wanted: impl Fn(&ActionEvent) -> bool) -> bool {
+        let (run, name) = (text(action, "/spec/runName"), text(action, "/spec/actionName"));
+        self.events
+            .iter()
+            .any(|(at, event)| *at < revision && event.run == run && event.action == name && wanted(event))
     }
 
     /// The objects at work for actions: pods and jobs, with their owner.

@@ -60,6 +60,8 @@ pub enum What {
         process: Arc<str>,
         /// The event.
         event: ActionEvent,
+        /// Whether this process holds the leader lease at this moment, as the API server sees it.
+        leads: bool,
     },
     /// Something happened to a process: start, end, kill, pause.
     Process {
@@ -222,7 +224,7 @@ impl fmt::Display for Entry {
             What::Changed { resource, change, object } => {
                 write!(f, "{change:?} {resource} {}", summary(resource, object))
             }
-            What::Event { process, event } => {
+            What::Event { process, event, .. } => {
                 let ActionEvent { run, action, attempt, phase } = event;
                 write!(f, "{process} recorded event {run}/{action} attempt {attempt} phase {phase}")
             }

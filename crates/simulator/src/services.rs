@@ -140,7 +140,8 @@ impl EventTransport for Connection {
                 attempt: event.attempt,
                 phase: event.phase,
             };
-            self.services.shared.history.add(What::Event { process: self.process.name.clone(), event });
+            let leads = self.services.shared.leads(&self.process.name);
+            self.services.shared.history.add(What::Event { process: self.process.name.clone(), event, leads });
         }
         if matches!(call, Call::AnswerLost) { Err(unavailable()) } else { Ok(()) }
     }

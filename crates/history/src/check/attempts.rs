@@ -1,6 +1,8 @@
 //! How attempts and failures are counted.
 
+use super::ends::END_PHASES;
 use super::{Facts, status, text};
+use crate::history::ActionEvent;
 
 pub(super) fn rise(facts: &Facts<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -13,6 +15,26 @@ pub(super) fn rise(facts: &Facts<'_>) -> Vec<String> {
                 wrong.push(format!("{name}: {before} to {attempts} at revision {}", version.revision));
             }
             before = attempts;
+        }
+    }
+    wrong
+}
+
+/// The control plane takes the error of an attempt from its last event. A status with the next attempt hides that none came.
+pub(super) fn end_reported(facts: &Facts<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (_, versions) in facts.actions() {
+        for pair in versions.windows(2) {
+            let (before, after) = (&pair[0].object, &pair[1]);
+            let ended = status(before).observed_attempt();
+            if status(&after.object).observed_attempt() <= ended {
+                continue;
+            }
+            let is_end = |event: &ActionEvent| event.attempt == ended && END_PHASES.contains(&event.phase);
+            if !facts.has_event_before(&after.object, after.revision, is_end) {
+                let name = text(&after.object, "/metadata/name");
+                wrong.push(format!("{name}: no end of attempt {ended} before revision {}", after.revision));
+            }
         }
     }
     wrong

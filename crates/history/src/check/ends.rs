@@ -1,15 +1,16 @@
 //! How actions end.
 
-use aileron_action::TaskActionStatus;
+use aileron_action::{ACTION_FINALIZER, TaskActionStatus};
 use serde_json::Value;
 
 use super::{Change, Facts, has_ended, status, text};
-use crate::history::{Entry, STALE_ANSWER, What};
+use crate::history::{ActionEvent, Entry, STALE_ANSWER, What};
 use crate::plan::Expected;
 
 /// Numbers of `ActionPhase` that end an attempt: succeeded, failed, aborted, timed out.
-const END_PHASES: [i32; 4] = [5, 6, 7, 8];
+pub(super) const END_PHASES: [i32; 4] = [5, 6, 7, 8];
 const SUCCEEDED: i32 = 5;
+const ABORTED: i32 = 7;
 
 pub(super) fn in_time(facts: &Facts<'_>) -> Vec<String> {
     if facts.evidence.settled {
@@ -103,19 +104,36 @@ pub(super) fn event_before_status(facts: &Facts<'_>) -> Vec<String> {
             if wanted.is_empty() {
                 continue;
             }
-            let (run, own_name) = (text(action, "/spec/runName"), text(action, "/spec/actionName"));
-            let known = facts.events.iter().any(|(revision, event)| {
-                *revision < version.revision
-                    && event.run == run
-                    && event.action == own_name
-                    && wanted.contains(&event.phase)
-            });
+            let is_end = |event: &ActionEvent| wanted.contains(&event.phase);
+            let known = facts.has_event_before(action, version.revision, is_end);
             if !known {
                 wrong.push(format!("{} at revision {}", name(action), version.revision));
             }
         }
     }
     wrong
+}
+
+/// An action that had our finalizer and goes away without an end was aborted.
+pub(super) fn abort_reported(facts: &Facts<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (_, versions) in facts.actions() {
+        let Some(last) = versions.last().filter(|version| version.change == Change::Deleted) else { continue };
+        let was_ours = versions.iter().any(|version| has_finalizer(&version.object));
+        let is_abort = |event: &ActionEvent| event.phase == ABORTED;
+        if was_ours
+            && !status(&last.object).is_terminal()
+            && !facts.has_event_before(&last.object, last.revision, is_abort)
+        {
+            wrong.push(name(&last.object));
+        }
+    }
+    wrong
+}
+
+fn has_finalizer(action: &Value) -> bool {
+    let finalizers = action.pointer("/metadata/finalizers").and_then(Value::as_array);
+    finalizers.into_iter().flatten().any(|finalizer| finalizer == ACTION_FINALIZER)
 }
 
 pub(super) fn once(facts: &Facts<'_>) -> Vec<String> {
