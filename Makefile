@@ -1,6 +1,6 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test measure simulate demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
+.PHONY: help build test measure simulate mutations demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
 
 CARGO ?= cargo
 PARITY := $(CARGO) run --locked --quiet --package aileron-parity --bin
@@ -27,6 +27,9 @@ simulate: toolchain ## Simulate executors in a faulty cluster: make simulate [SE
 	$(CARGO) build --locked --profile simulate --package aileron-simulator
 	target/simulate/aileron-simulator patterns
 	target/simulate/aileron-simulator campaign --seeds $(or $(SEEDS),1000) --from $(or $(FROM),0)
+
+mutations: toolchain ## Break promises on purpose and check that simulations notice it: make mutations [ONLY=<text>] (about an hour)
+	$(CARGO) run --locked --package aileron-simulator -- mutations $(if $(ONLY),--only "$(ONLY)",--write docs/testing.md)
 
 # Two calls: the first shows how the build gets on, the second nothing but the demo.
 demo: toolchain ## Run the example tasks in a sandbox of their own and show how they end

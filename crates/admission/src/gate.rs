@@ -85,7 +85,7 @@ use std::time::Instant;
 use aileron_machinery::time::clock::{Clock, SystemClock};
 use aileron_machinery::{ActionKey, ResourceKind};
 
-use self::namespace::{Decision, PermittedCreate};
+use self::namespace::{Decision, NamespaceAdmission, PermittedCreate};
 pub use self::permit::{CreatePermit, RefusedCreate};
 pub use self::settings::GateSettings;
 use self::shared::{Namespaces, SharedGate};
@@ -246,6 +246,12 @@ impl Gate {
         for key in outdated {
             self.shared.waker.wake(&key);
         }
+    }
+
+    /// How many actions the gate has state for.
+    #[must_use]
+    pub fn known_actions(&self) -> usize {
+        self.shared.lock().by_name.values().map(NamespaceAdmission::known_actions).sum()
     }
 
     /// Drops all quotas that do not exist, by namespace and name.

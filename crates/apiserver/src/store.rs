@@ -129,6 +129,12 @@ impl Store {
         self.lock().get(resource, &Key::new(namespace, name)).map(|stored| stored.body())
     }
 
+    /// Gives all objects new revisions that begin at 1, and drops the history. To a client this looks as if an etcd was
+    /// restored from a backup: revisions go backwards.
+    pub fn renumber(&self) {
+        self.lock().renumber();
+    }
+
     /// Drops the history: watches and lists that start at an earlier revision are answered with 410.
     pub fn compact(&self) {
         self.lock().compact();
@@ -188,7 +194,7 @@ impl Transaction<'_> {
     pub(crate) fn remove(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Stored>> {
         let before = self.resource(&kind.resource).objects.remove(key)?;
         self.content.revision += 1;
-        let last = Arc::new(before.at_revision(kind, self.content.revision));
+        let last = Arc::new(before.at_revision(self.content.revision));
         self.remove_from_indices(&ObjectRef { resource: kind.resource.clone(), key: key.clone() }, &before);
         let change = Change { change_type: ChangeType::Deleted, object: last.clone(), before: Some(before) };
         self.record(&kind.resource, change);

@@ -22,6 +22,7 @@ pub use self::settings::storage_settings;
 
 use self::leadership::{Election, Work, lead};
 use crate::caches::Caches;
+use crate::caches::memory::MemoryCounts;
 use crate::caches::readiness::Readiness;
 use crate::caches::templates::TemplateCache;
 use crate::cleanup::object_counts::ObjectCounts;
@@ -60,6 +61,8 @@ pub struct RunOptions {
     pub identity: String,
     /// Gets a condition for each watch cache that must be complete.
     pub readiness: Readiness,
+    /// Gets the number of entries that the process keeps in memory.
+    pub memory: MemoryCounts,
 }
 
 /// What the executor works with besides the cluster. A simulation gives its own.
@@ -145,7 +148,7 @@ pub async fn run(options: RunOptions, cancel: CancellationToken) -> Result<(), R
 /// # Errors
 /// The executor could not start, or had to stop.
 pub async fn run_with(options: RunOptions, services: Services, cancel: CancellationToken) -> Result<(), RunError> {
-    let RunOptions { config, plugins, client, namespace, identity, readiness } = options;
+    let RunOptions { config, plugins, client, namespace, identity, readiness, memory } = options;
     let fence = if config.executor.leader_elect { Fence::closed() } else { Fence::always_open() };
     let Services { store, events, task_cache, clock } = services.behind(&fence);
     let events = Arc::new(EventBatcher::start(events, BatcherOptions::default()));
@@ -204,7 +207,13 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
     // Also if this future is dropped, or ends early.
     let _stop_watches = watch.cancel.clone().drop_guard();
     let watches = start_watches(&config, &watch, &enabled, &gate, &pools);
-    watches.add_background(|cx| gauges::run(cx, ObjectCounts::new(caches.clone(), Arc::clone(&registry))));
+    let counted = gauges::Counted {
+        objects: ObjectCounts::new(caches.clone(), Arc::clone(&registry)),
+        gate: Arc::clone(&gate),
+        pools: Arc::clone(&pools),
+        memory,
+    };
+    watches.add_background(|cx| gauges::run(cx, counted));
 
     // Reconciling.
     let actions: Arc<dyn Actions> = Arc::new(KubeActions::new(writer, Arc::clone(&caches.actions)));

@@ -5,6 +5,7 @@
 pub mod actions;
 pub mod events;
 pub mod held_status;
+pub mod memory;
 pub mod objects;
 pub mod pods;
 pub mod readiness;

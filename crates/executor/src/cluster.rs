@@ -152,8 +152,20 @@ pub trait Actions: Send + Sync {
         false
     }
 
-    /// Applies a JSON merge patch to the status. Returns the metadata from the answer.
-    async fn patch_status(&self, key: &ActionKey, patch: Value, slot: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError>;
+    /// Applies a JSON merge patch to the status. Returns the metadata from the answer. With a version, the API server
+    /// refuses the patch with a conflict if the action has another resource version by then.
+    async fn patch_status(
+        &self,
+        key: &ActionKey,
+        patch: Value,
+        version: Option<u64>,
+        slot: &WriteSlot<'_>,
+    ) -> Result<ObjectMeta, ApiError>;
+
+    /// Reads an action again, after a write whose result is not known.
+    async fn refresh(&self, _key: &ActionKey) -> Result<(), ApiError> {
+        Ok(())
+    }
 
     /// Adds labels.
     async fn add_labels(&self, action: &Action, labels: &[(&str, &str)]) -> Result<(), ApiError>;

@@ -124,6 +124,14 @@ impl Controller {
     async fn rounds(&self, key: &ActionKey) {
         let clock = &self.reconciler.clock;
         let started = clock.instant();
+        // A round that does not know the status might report and write an earlier state after a later one.
+        if self.action_store.is_uncertain(key)
+            && let Err(error) = self.reconciler.actions.refresh(key).await
+        {
+            let next = self.after_failure(key, &error);
+            self.queue.finished(key, next);
+            return;
+        }
         let safety = self.queue.is_safety(key);
         let mut before = None;
         let mut next = Next::Again;

@@ -155,6 +155,11 @@ impl Queue {
         self.lock().ready.len()
     }
 
+    /// How many actions the queue has state for.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().slots.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // No code panics while it holds the lock.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)

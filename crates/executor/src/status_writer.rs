@@ -29,10 +29,12 @@ use aileron_machinery::error_text::innermost;
 use aileron_machinery::time::clock::Clock;
 use serde_json::Value;
 
-use self::change::{Recording, When, is_refused_for_good, is_refused_for_size, plan_recording, status_changed};
+use self::change::{
+    Recording, When, is_certainly_not_written, is_refused_for_good, is_refused_for_size, plan_recording, status_changed,
+};
 use self::hold::{Flush, decide_flush};
 use self::merge_patch::merge_patch;
-use crate::caches::held_status::{StatusStore, with_fields_of_control_plane};
+use crate::caches::held_status::{StatusStore, Written, with_fields_of_control_plane};
 use crate::cluster::{Actions, WriteSlot};
 use crate::services::events::{EventError, EventSink};
 
@@ -128,8 +130,9 @@ impl StatusWriter {
     pub async fn write_now(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
         let key = ActionKey::of(&action.object.metadata);
         let slot = self.actions.write_slot().await?;
-        let written = self.store.as_ref().and_then(|store| store.written_status(&key));
-        self.send(&key, &written.unwrap_or_else(|| action.status()), status, &slot).await
+        let written = self.store.as_ref().and_then(|store| store.written(&key));
+        let written = written.unwrap_or_else(|| Written { status: action.status(), version: None });
+        self.send(&key, &written, status, &slot).await
     }
 
     /// Labels an action if it has ended, so that the garbage collector finds it and watch caches can leave it out.
@@ -208,12 +211,12 @@ impl StatusWriter {
     async fn send(
         &self,
         key: &ActionKey,
-        written: &TaskActionStatus,
+        written: &Written,
         wanted: &TaskActionStatus,
         slot: &WriteSlot<'_>,
     ) -> Result<(), ApiError> {
         // A signal that arrived after this status was decided must not be taken back by it.
-        let wanted = with_fields_of_control_plane(wanted.clone(), written);
+        let wanted = with_fields_of_control_plane(wanted.clone(), &written.status);
         match self.send_as_it_is(key, written, &wanted, slot).await {
             // Such a status is refused each time, and the action would never end. A shorter one says the same.
             Err(error) if is_refused_for_size(&error) => {
@@ -231,19 +234,28 @@ impl StatusWriter {
     async fn send_as_it_is(
         &self,
         key: &ActionKey,
-        written: &TaskActionStatus,
+        written: &Written,
         wanted: &TaskActionStatus,
         slot: &WriteSlot<'_>,
     ) -> Result<(), ApiError> {
         let store = self.store.as_ref();
-        let Some(change) = merge_patch(&as_json(written)?, &as_json(wanted)?) else {
+        let Some(change) = merge_patch(&as_json(&written.status)?, &as_json(wanted)?) else {
             store.inspect(|store| store.has_status(key, wanted));
             return Ok(());
         };
         store.inspect(|store| store.announce_status(key, wanted));
-        let metadata = self.actions.patch_status(key, change, slot).await?;
-        store.inspect(|store| store.wrote_status(key, wanted, &metadata));
-        Ok(())
+        match self.actions.patch_status(key, change, written.version, slot).await {
+            Ok(metadata) => {
+                store.inspect(|store| store.wrote_status(key, wanted, &metadata));
+                Ok(())
+            }
+            Err(error) => {
+                if is_certainly_not_written(&error) {
+                    store.inspect(|store| store.refused_status(key));
+                }
+                Err(error)
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod attempts;
 mod ends;
+mod memory;
 mod objects;
 mod writers;
 
@@ -37,12 +38,16 @@ pub struct Evidence {
     pub traces: Traces,
     /// Requests to the API server failed, and the executor may have used its budget of system failures.
     pub api_faults: bool,
+    /// How many tasks of type `licensed` may run at the same time.
+    pub pool_limit: usize,
     /// Every action ended in time.
     pub settled: bool,
     /// What happened after everything had ended.
     pub writes_after: Vec<Entry>,
     /// The objects at the end.
     pub end: FinalState,
+    /// After all actions were deleted: what each process that still ran kept in memory for actions, by data structure.
+    pub memory: Vec<(String, BTreeMap<String, usize>)>,
 }
 
 /// The objects at the end of a run.
@@ -77,7 +82,7 @@ struct Version {
 type Rule = (&'static str, fn(&Facts<'_>) -> Vec<String>);
 
 /// All rules.
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 19] = [
     ("every action ends in time after the last fault", ends::in_time),
     ("the final state stays", ends::stays),
     ("a task ends as its attempts say", ends::as_expected),
@@ -85,16 +90,18 @@ const RULES: [Rule; 17] = [
     ("an event is recorded before the status that follows from it", ends::event_before_status),
     ("an end is recorded once and never changed", ends::once),
     ("an abort is reported before the action goes away", ends::abort_reported),
-    ("attempts rise one by one", attempts::rise),
+    ("attempts and failures are charged one by one", attempts::rise),
     ("the end of an attempt is reported before the next one begins", attempts::end_reported),
     ("faults of the platform are not charged to a task", attempts::not_charged),
     ("at most one object of an action is at work", objects::one_at_work),
     ("finished work is not done again", objects::not_again),
     ("nothing is left behind", objects::no_orphans),
     ("objects of others are not touched", objects::foreign),
+    ("labels, annotations and finalizers of others stay", writers::fields_of_others),
     ("one process writes at a time", writers::one),
     ("events come from the process that leads", writers::events),
     ("a pool never has too many holders", objects::tokens),
+    ("nothing of deleted actions stays in memory", memory::nothing_left),
 ];
 
 /// Checks all rules.

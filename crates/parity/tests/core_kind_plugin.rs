@@ -9,6 +9,7 @@ use aileron_action::{TaskAction, TaskActionStatus, crd::crd};
 use aileron_apiserver::{ApiServer, Options};
 use aileron_config::{Config, Sources};
 use aileron_executor::assembly::{RunOptions, run};
+use aileron_executor::caches::memory::MemoryCounts;
 use aileron_executor::caches::readiness::Readiness;
 use aileron_machinery::{
     AnyResource, JsonObject, ObjectPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginSet, ResourceKind,
@@ -67,6 +68,7 @@ async fn a_change_of_an_object_of_a_core_group_kind_wakes_its_task() {
         namespace: "flyte".into(),
         identity: "test".into(),
         readiness: Readiness::new(),
+        memory: MemoryCounts::default(),
     };
     let executor = tokio::spawn(run(options, stop.clone()));
 

@@ -1,5 +1,6 @@
 //! The replicas of the executor: each starts again when its process has ended.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::determinism::{Random, SimulatedClock};
-use crate::faults::Cut;
+use crate::faults::{Cut, FIRST_POOL_LIMIT};
 use crate::history::What;
 use crate::network::{Network, Shared};
 use crate::operator::SimJobs;
@@ -29,13 +30,16 @@ pub struct Executors {
     clock: SimulatedClock,
     random: Random,
     current: Vec<Mutex<Option<Arc<Process>>>>,
+    /// Tokens of the pool in the configuration of processes that start from now on.
+    pool_limit: AtomicUsize,
 }
 
 impl Executors {
     /// `count` replicas, not started.
     #[must_use]
     pub fn new(shared: Arc<Shared>, services: Services, clock: SimulatedClock, random: Random, count: usize) -> Self {
-        Self { shared, services, clock, random, current: (0..count).map(|_| Mutex::default()).collect() }
+        let current = (0..count).map(|_| Mutex::default()).collect();
+        Self { shared, services, clock, random, current, pool_limit: AtomicUsize::new(FIRST_POOL_LIMIT) }
     }
 
     /// Starts all replicas. Each starts again when it has ended.
@@ -64,7 +68,7 @@ impl Executors {
     /// One life, until it ends or is killed.
     async fn live(&self, process: &Arc<Process>) -> Result<String> {
         self.shared.history.add(What::Process { process: process.name.clone(), text: "starts".into() });
-        let config = config()?;
+        let config = config(self.pool_limit.load(Ordering::Relaxed))?;
         let plugins = plugins(&config)?;
         let options = RunOptions {
             config,
@@ -73,6 +77,7 @@ impl Executors {
             namespace: "flyte".to_owned(),
             identity: process.name.to_string(),
             readiness: Readiness::new(),
+            memory: process.memory.clone(),
         };
         let services = self.services.of_process(process);
         let mut task = tokio::spawn(run_with(options, services, process.cancel.clone()));
@@ -97,6 +102,12 @@ impl Executors {
         lock(self.current.get(slot)?).clone()
     }
 
+    /// The processes that live now.
+    #[must_use]
+    pub fn alive(&self) -> Vec<Arc<Process>> {
+        (0..self.current.len()).filter_map(|slot| self.current(slot)).filter(|process| process.is_alive()).collect()
+    }
+
     /// Kills a replica.
     pub fn kill(&self, slot: usize) {
         if let Some(process) = self.current(slot) {
@@ -110,6 +121,18 @@ impl Executors {
             self.shared.history.add(What::Process { process: process.name.clone(), text: "is asked to stop".into() });
             process.cancel.cancel();
         }
+    }
+
+    /// Gives the pool another number of tokens. The configuration is read at the start, so all replicas start again.
+    pub fn set_pool_limit(&self, limit: usize) {
+        self.shared.history.note(format!("an administrator gives the pool {limit} tokens"));
+        self.pool_limit.store(limit, Ordering::Relaxed);
+        self.stop_all();
+    }
+
+    /// Ends all replicas in good order.
+    pub fn stop_all(&self) {
+        (0..self.current.len()).for_each(|slot| self.stop(slot));
     }
 
     /// Pauses a replica.
@@ -136,9 +159,16 @@ impl Executors {
         self.shared.history.note(format!("the clock of {} is wrong by {seconds} s", process.name));
         process.clock.jump(jiff::SignedDuration::from_secs(seconds));
     }
+
+    /// Sets the clocks of all replicas right. A task that waits for a time of day could wait for an hour otherwise.
+    pub fn correct_clocks(&self) {
+        for process in self.alive() {
+            process.clock.jump(jiff::SignedDuration::ZERO);
+        }
+    }
 }
 
-fn config() -> Result<Config> {
+fn config(pool_limit: usize) -> Result<Config> {
     let text = json!({
         "executor": {
             "leaderElect": true,
@@ -152,7 +182,7 @@ fn config() -> Result<Config> {
         },
         "storage": {"type": "mem", "container": "data"},
         "plugins": {"k8s": {"inject-finalizer": true}},
-        "tasks": {"pools": {"licences": {"quota": 1, "task-types": ["licensed"]}}},
+        "tasks": {"pools": {"licences": {"quota": pool_limit, "task-types": ["licensed"]}}},
     });
     Config::load(&Sources::file("simulation.yaml", &text.to_string())).context("the configuration of the simulation")
 }

@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use crate::determinism::Random;
 
+/// How many tokens the pool has at first.
+pub const FIRST_POOL_LIMIT: usize = 1;
+
 /// The faults of a run.
 #[derive(Clone, Debug)]
 pub struct Faults {
@@ -74,8 +77,12 @@ pub enum Incident {
     StorageOutage(Duration),
     /// The API server forgets its history of changes: watches must list again.
     Compaction,
+    /// Revisions go backwards, as after a restore of etcd. The administrator starts all replicas again after this time.
+    RevisionsGoBack(Duration),
     /// An orderly end of a process, as for a new version.
     Stop(usize),
+    /// The pool gets this many tokens: every replica starts again with the new configuration.
+    PoolLimit(usize),
 }
 
 /// Which part of the traffic a partition cuts.
@@ -143,6 +150,16 @@ impl Faults {
             || self.incidents.iter().any(is_cut)
     }
 
+    /// The largest number of tokens that the pool has at any time.
+    #[must_use]
+    pub fn pool_limit(&self) -> usize {
+        let limits = self.incidents.iter().filter_map(|(_, incident)| match incident {
+            Incident::PoolLimit(limit) => Some(*limit),
+            _ => None,
+        });
+        limits.fold(FIRST_POOL_LIMIT, usize::max)
+    }
+
     /// From now on nothing fails.
     pub fn stop(&self) {
         self.active.store(false, Ordering::Relaxed);
@@ -165,7 +182,7 @@ fn incident(random: &Random, executors: usize) -> Incident {
     let executor = usize::try_from(random.below(executors as u64)).unwrap_or_default();
     // Around the times of the lease (10 s, 15 s) and well beyond.
     let span = random.millis(500, 40_000);
-    match random.below(12) {
+    match random.below(14) {
         0..3 => Incident::Kill(executor),
         3 => Incident::Stop(executor),
         4 => Incident::Pause(executor, span),
@@ -183,6 +200,8 @@ fn incident(random: &Random, executors: usize) -> Incident {
                 Incident::StorageOutage(span * 3)
             }
         }
+        11 => Incident::PoolLimit(usize::try_from(1 + random.below(3)).unwrap_or(1)),
+        12 => Incident::RevisionsGoBack(span),
         _ => Incident::Compaction,
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use tower::{BoxError, Service, ServiceExt};
 
 use crate::faults::Faults;
-use crate::history::{History, RequestLine, STALE_ANSWER, What};
+use crate::history::{History, Renumbering, RequestLine, STALE_ANSWER, What};
 use crate::patterns::{Disturbance, Pattern};
 use crate::process::Process;
 
@@ -50,12 +50,20 @@ pub struct Shared {
     /// Changes that watches of executors delivered so far.
     pub changes: AtomicU64,
     old_answers: Mutex<BTreeMap<String, Vec<Bytes>>>,
+    /// How revisions went backwards.
+    renumbering: Arc<Mutex<Renumbering>>,
 }
 
 impl Shared {
     /// The shared state of a run.
     #[must_use]
-    pub fn new(server: ApiServer, history: History, faults: Faults, pattern: Pattern) -> Self {
+    pub fn new(
+        server: ApiServer,
+        history: History,
+        faults: Faults,
+        pattern: Pattern,
+        renumbering: Arc<Mutex<Renumbering>>,
+    ) -> Self {
         Self {
             server,
             history,
@@ -66,7 +74,26 @@ impl Shared {
             writes: AtomicU64::default(),
             changes: AtomicU64::default(),
             old_answers: Mutex::default(),
+            renumbering,
         }
+    }
+
+    /// How revisions went backwards.
+    #[must_use]
+    pub fn renumbering(&self) -> Renumbering {
+        *lock(&self.renumbering)
+    }
+
+    /// Lets the revisions of the API server begin again. Old answers would have revisions of the future.
+    pub fn renumber(&self) {
+        let mut renumbering = lock(&self.renumbering);
+        renumbering.offset += self.server.store().revision();
+        self.server.store().renumber();
+        renumbering.first = self.server.store().revision();
+        // The first change afterwards has a higher revision in the history than any before.
+        renumbering.offset -= renumbering.first;
+        lock(&self.old_answers).clear();
+        self.server.faults().drop_watches();
     }
 
     /// Whether this process holds a lease that has not expired, as the API server sees it.
@@ -114,6 +141,10 @@ impl Network {
         let body = body.collect_bytes().await?;
         let line = RequestLine::read(&head.method, &head.uri);
         let Some(process) = self.process.clone() else {
+            // Only executors are simulated in full. Other programs list again when they watch from a revision of the future.
+            if line.verb == "watch" && watched_from(&head.uri) > self.shared.server.store().revision() {
+                return Ok(Response::new(Body::from(expired())));
+            }
             return self.apply(&line, &head, &body).await;
         };
         let random = self.shared.faults.random_numbers();
@@ -212,7 +243,9 @@ impl Network {
                 self.shared.lease_written();
             }
             let object: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let version = object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+            let version =
+                object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse::<u64>().ok());
+            let version = version.map(|version| version + self.shared.renumbering().offset);
             let uid = object["metadata"]["uid"].as_str().map(str::to_owned);
             let code = answer_head.status.as_u16();
             let (who, request) = (self.who.clone(), line.clone());
@@ -304,6 +337,15 @@ fn refusal(code: u16) -> Response<Body> {
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     response
+}
+
+/// The revision after which a watch begins.
+fn watched_from(uri: &http::Uri) -> u64 {
+    let mut parameters = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    parameters
+        .find(|(name, _)| *name == "resourceVersion")
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or_default()
 }
 
 /// The last line of a watch whose revision is too old.

@@ -16,6 +16,9 @@ use crate::history::History;
 use crate::operator;
 use crate::workload::{NAMESPACES, Planned};
 
+/// The finalizer of another controller.
+const HOLD: &str = "example.org/hold";
+
 /// People with a client of their own.
 pub struct People {
     /// Their client.
@@ -41,7 +44,7 @@ impl People {
     async fn act(&self, planned: &Planned) {
         let (namespace, name) = (planned.namespace, planned.task.name.as_str());
         let actions: Api<TaskAction> = Api::namespaced(self.client.clone(), namespace);
-        match self.random.below(9) {
+        match self.random.below(10) {
             0 => {
                 self.history.note(format!("a user aborts {namespace}/{name}"));
                 self.traces.disturb(namespace, name);
@@ -64,6 +67,7 @@ impl People {
             5 => self.occupy_name(namespace, name).await,
             6 => self.change_quota().await,
             7 => self.replace_definition().await,
+            8 => self.hold(&actions, name).await,
             _ => {
                 self.history.note(format!("a user annotates the pods of {namespace}/{name}"));
                 for pod in self.pods(namespace, name).await {
@@ -75,6 +79,24 @@ impl People {
                 }
             }
         }
+    }
+
+    /// Another controller keeps an action from being deleted for a while, by a finalizer of its own.
+    async fn hold(&self, actions: &Api<TaskAction>, name: &str) {
+        self.history.note(format!("another controller holds {name} with a finalizer"));
+        let set = async |finalizers: &dyn Fn(Vec<String>) -> Vec<String>| {
+            // Both the controller and the executor write the list, so the controller repeats a write that conflicts.
+            for _ in 0..10 {
+                let Ok(Some(mut action)) = actions.get_opt(name).await else { return };
+                action.metadata.finalizers = Some(finalizers(action.metadata.finalizers.unwrap_or_default()));
+                if actions.replace(name, &PostParams::default(), &action).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        set(&|all| all.into_iter().chain([HOLD.to_owned()]).collect()).await;
+        sleep(self.random.millis(0, 20_000)).await;
+        set(&|all| all.into_iter().filter(|finalizer| finalizer != HOLD).collect()).await;
     }
 
     async fn pods(&self, namespace: &str, action: &str) -> Vec<Pod> {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use aileron_executor::caches::memory::MemoryCounts;
 use aileron_lease::LEASE_NAME;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -22,6 +23,8 @@ pub struct Process {
     partition: Mutex<Option<(Cut, Instant)>>,
     /// Asks the process to end in good order.
     pub cancel: CancellationToken,
+    /// What the process keeps in memory.
+    pub memory: MemoryCounts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,7 @@ impl Process {
             life: watch::Sender::new(Life::Running),
             partition: Mutex::default(),
             cancel: CancellationToken::new(),
+            memory: MemoryCounts::default(),
         }
     }
 
@@ -86,6 +90,12 @@ impl Process {
             }
             changes
         });
+    }
+
+    /// Whether the process has neither ended nor been killed.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        *self.life.borrow() != Life::Dead
     }
 
     /// Returns when the process is dead.

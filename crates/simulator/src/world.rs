@@ -1,7 +1,8 @@
 //! One run: everything together, from an empty cluster to the verdict.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aileron_action::TaskAction;
@@ -13,7 +14,7 @@ use aileron_parity::suite::script;
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ResourceQuota;
-use kube::api::{Api, ApiResource, DynamicObject, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::json;
 use tokio::time::sleep;
@@ -21,11 +22,12 @@ use tokio::time::sleep;
 use crate::determinism::{Random, SimulatedClock};
 use crate::executors::Executors;
 use crate::faults::{Faults, Incident};
-use crate::history::{self, Change, History, What};
+use crate::history::{self, Change, History, Renumbering, What};
 use crate::network::{Network, Shared};
 use crate::operator;
 use crate::patterns::Pattern;
 use crate::people::{People, Traces};
+use crate::process::Process;
 use crate::services::Services;
 use crate::verdict::{self, Evidence, Violation};
 use crate::workload::{self, DATA, NAMESPACES, Planned};
@@ -35,8 +37,17 @@ use crate::workload::{self, DATA, NAMESPACES, Planned};
 /// after the other. It is shorter than the time after which safety rounds look for changes that nobody reported (600 s):
 /// those must not hide a lost wake-up.
 const SETTLES_WITHIN: Duration = Duration::from_secs(400);
+/// How long after the end of all actions executors may still clean up: they look for objects that were left behind every
+/// 2 s, and a new leader begins within seconds.
+const CLEANED_UP_WITHIN: Duration = Duration::from_secs(10);
+/// How often all tasks of the runtime get their turn until none is ready any more. A few times are enough.
+const READY_ROUNDS: usize = 1_000;
 /// How long the final state must stay as it is.
 const STABLE_FOR: Duration = Duration::from_secs(60);
+
+/// How long after the deletion of all actions nothing of them may be in memory. Objects are deleted within seconds; the
+/// executor counts its memory every 10 s, and forgets its own writes that no watch showed after 30 s.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// What a run consists of.
 #[derive(Clone, Debug)]
@@ -75,12 +86,13 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
         Plan::Pattern(pattern) => (Faults::none(seed), pattern),
     };
     let server = server(&clock);
-    let history = history::empty(clock.clone(), server.clone());
-    let shared = Arc::new(Shared::new(server.clone(), history.clone(), faults.clone(), pattern));
+    let renumbering = Arc::<Mutex<Renumbering>>::default();
+    let history = history::empty(clock.clone(), server.clone(), Arc::clone(&renumbering));
+    let shared = Arc::new(Shared::new(server.clone(), history.clone(), faults.clone(), pattern, renumbering));
     let services = Services::new(Arc::clone(&shared));
     let admin = Network::of_other(&shared, "admin");
     install(&admin).await?;
-    observe(&server, &history);
+    observe(&shared);
 
     let tasks = match plan {
         Plan::Random => workload::tasks(seed, &services.store),
@@ -114,19 +126,33 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
     }
     faults.stop();
     services.restore();
+    executors.correct_clocks();
     *shared.outage.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
     history.note("faults end");
 
     let settled = settle(&server, &clock, &tasks).await;
     let api_faults = pattern != Pattern::None || faults.hit_the_api_server();
-    let mut evidence = Evidence { tasks, traces, api_faults, settled: settled.is_some(), writes_after: Vec::new() };
+    let mut writes_after = Vec::new();
     if settled.is_some() {
         history.note("everything has ended");
         let count = history.entries().len();
         sleep(STABLE_FOR).await;
-        evidence.writes_after = history.entries().split_off(count);
+        writes_after = history.entries().split_off(count);
     }
-    let violations = verdict::all(&history, &server, &evidence);
+    let end = verdict::final_state(&server);
+    let memory = if settled.is_some() { delete_everything(&shared, &executors).await } else { Vec::new() };
+    let tasks = tasks.iter().map(verdict::planned).collect();
+    let evidence = Evidence {
+        tasks,
+        traces,
+        api_faults,
+        pool_limit: faults.pool_limit(),
+        settled: settled.is_some(),
+        writes_after,
+        end,
+        memory,
+    };
+    let violations = verdict::all(history.entries(), &evidence);
     let (writes, changes) = (shared.writes.load(Ordering::Relaxed), shared.changes.load(Ordering::Relaxed));
     Ok(Outcome { history, violations, writes, changes })
 }
@@ -172,7 +198,7 @@ async fn submit(client: kube::Client, planned: Planned) {
 }
 
 /// Records every change of the objects that checks are about.
-fn observe(server: &ApiServer, history: &History) {
+fn observe(shared: &Arc<Shared>) {
     let kinds = [
         ("pods", ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"))),
         ("taskactions", ApiResource::from_gvk(&GroupVersionKind::gvk("flyte.org", "v1", "TaskAction"))),
@@ -180,11 +206,16 @@ fn observe(server: &ApiServer, history: &History) {
         ("simjobs", operator::resource()),
     ];
     for (resource, kind) in kinds {
-        let (server, history) = (server.clone(), history.clone());
-        let mut revision = server.store().revision().to_string();
+        let shared = Arc::clone(shared);
+        let mut revision = shared.server.store().revision().to_string();
         tokio::spawn(async move {
-            let api: Api<DynamicObject> = Api::all_with(server.client(), &kind);
+            let api: Api<DynamicObject> = Api::all_with(shared.server.client(), &kind);
+            let mut renumbering = Renumbering::default();
             loop {
+                let now = shared.renumbering();
+                if std::mem::replace(&mut renumbering, now) != now {
+                    revision = now.first.to_string();
+                }
                 let Ok(changes) = api.watch(&WatchParams::default(), &revision).await else {
                     // The kind is not served now.
                     sleep(Duration::from_millis(50)).await;
@@ -199,13 +230,15 @@ fn observe(server: &ApiServer, history: &History) {
                         WatchEvent::Bookmark(_) => continue,
                         WatchEvent::Error(_) => {
                             // The history was dropped, see `Incident::Compaction`. Nothing was missed.
-                            revision = server.store().revision().to_string();
+                            revision = shared.server.store().revision().to_string();
                             break;
                         }
                     };
                     revision = object.metadata.resource_version.clone().unwrap_or_default();
-                    let object = Arc::new(serde_json::to_value(object).unwrap_or_default());
-                    history.add(What::Changed { resource, change, object });
+                    let mut object = serde_json::to_value(object).unwrap_or_default();
+                    let shown = revision.parse::<u64>().unwrap_or_default() + renumbering.offset;
+                    object["metadata"]["resourceVersion"] = shown.to_string().into();
+                    shared.history.add(What::Changed { resource, change, object: Arc::new(object) });
                 }
             }
         });
@@ -232,9 +265,23 @@ async fn inject(shared: &Arc<Shared>, services: &Services, executors: &Arc<Execu
                 *shared.outage.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(until);
                 shared.server.faults().drop_watches();
             }
+            Incident::PoolLimit(limit) => executors.set_pool_limit(limit),
             Incident::EventsOutage(span) => services.fail("events", span),
             Incident::CacheOutage(span) => services.fail("cache", span),
             Incident::StorageOutage(span) => services.fail("storage", span),
+            Incident::RevisionsGoBack(span) => {
+                shared.history.note("the revisions of the API server go backwards");
+                // Time stands still while tasks are ready, so this lets the observers read all changes so far.
+                for _ in 0..READY_ROUNDS {
+                    tokio::task::yield_now().await;
+                }
+                shared.renumber();
+                let executors = Arc::clone(executors);
+                tokio::spawn(async move {
+                    sleep(span).await;
+                    executors.stop_all();
+                });
+            }
             Incident::Compaction => {
                 shared.history.note("the API server forgets its history");
                 shared.server.faults().drop_watches();
@@ -245,6 +292,22 @@ async fn inject(shared: &Arc<Shared>, services: &Services, executors: &Arc<Execu
     tokio::time::sleep_until(begin + shared.faults.end).await;
 }
 
+/// Deletes all actions, as the control plane does with old runs. Returns what each process keeps in memory afterwards.
+async fn delete_everything(shared: &Arc<Shared>, executors: &Executors) -> Vec<(String, BTreeMap<String, usize>)> {
+    shared.history.note("all actions are deleted");
+    let client = Network::of_other(shared, "control-plane");
+    for namespace in NAMESPACES {
+        let actions: Api<TaskAction> = Api::namespaced(client.clone(), namespace);
+        let _ = actions.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
+    }
+    sleep(FORGOTTEN_WITHIN).await;
+    let entries = |process: Arc<Process>| {
+        let entries = process.memory.entries();
+        (process.name.to_string(), entries.into_iter().map(|(name, count)| (name.to_owned(), count)).collect())
+    };
+    executors.alive().into_iter().map(entries).collect()
+}
+
 /// Waits until every action has ended and bears the labels of its end. `None` if that takes too long.
 async fn settle(server: &ApiServer, clock: &SimulatedClock, tasks: &[Planned]) -> Option<()> {
     let begin = clock.elapsed();
@@ -253,6 +316,7 @@ async fn settle(server: &ApiServer, clock: &SimulatedClock, tasks: &[Planned]) -
         sleep(Duration::from_secs(1)).await;
         let actions = server.store().objects("taskactions.flyte.org");
         if clock.elapsed() > last && actions.iter().all(|action| verdict::has_ended(action)) {
+            sleep(CLEANED_UP_WITHIN).await;
             return Some(());
         }
         if clock.elapsed() - begin > SETTLES_WITHIN {

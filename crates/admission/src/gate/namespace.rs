@@ -74,6 +74,11 @@ impl NamespaceAdmission {
         self.quotas.is_idle() && self.creates.is_empty() && self.throttles.is_empty()
     }
 
+    /// How many actions have a create request that is not settled, or an object that counts as usage.
+    pub(super) fn known_actions(&self) -> usize {
+        self.creates.actions().count() + self.quotas.known_objects()
+    }
+
     /// Whether there are create requests that are not settled.
     pub(super) fn has_pending(&self) -> bool {
         !self.creates.is_empty()

@@ -39,6 +39,11 @@ impl NamespaceQuotas {
         self.quotas.is_empty() && self.reservations.is_empty() && self.settling.is_idle()
     }
 
+    /// How many objects of the executor count as usage.
+    pub(super) fn known_objects(&self) -> usize {
+        self.own_usage.known_objects()
+    }
+
     /// Records the watched state of a quota. Returns whether more may be available than before. A state that is older than
     /// the known one is ignored.
     pub(super) fn quota_changed(&mut self, quota: &Quota, settle: Duration, now: Instant) -> bool {

@@ -50,6 +50,11 @@ struct Object {
 }
 
 impl OwnUsage {
+    /// How many objects have not ended.
+    pub(super) fn known_objects(&self) -> usize {
+        self.objects.len()
+    }
+
     /// Records that the object of an action was created.
     pub(super) fn object_created(&mut self, action: &Arc<str>, request: &Arc<CreateRequest>, now: Instant) {
         self.forget(action);

@@ -1,5 +1,7 @@
 //! The whole content of a store, which can be written to a file and restored.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -36,6 +38,23 @@ impl Transaction<'_> {
     /// revision that clients remember is too old to watch from.
     pub(crate) fn resume(&mut self, revision: u64) {
         self.content.revision = self.content.revision.max(revision) + 1;
+        self.content.quota_usage.forget_all();
+    }
+
+    /// Gives every object a new revision, in the order of the old ones, and continues after the last of them.
+    pub(crate) fn renumber(&mut self) {
+        let mut all: Vec<_> = self.content.resources.values_mut().flat_map(|it| it.objects.values_mut()).collect();
+        all.sort_by_key(|stored| stored.revision);
+        let mut revision = 0;
+        for stored in all {
+            revision += 1;
+            *stored = Arc::new(stored.at_revision(revision));
+        }
+        self.content.revision = revision;
+        for resource in self.content.resources.values_mut() {
+            resource.history.clear();
+            resource.compacted = 0;
+        }
         self.content.quota_usage.forget_all();
     }
 

@@ -11,7 +11,7 @@ use crate::kinds::{Kind, selectable_fields};
 use crate::object::{Key, meta, set_meta, string_map};
 
 /// One version of one object. It is immutable, so readers share it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Stored {
     pub(crate) key: Key,
     pub(crate) revision: u64,
@@ -45,10 +45,12 @@ impl Stored {
     }
 
     /// The same object with another resourceVersion.
-    pub(crate) fn at_revision(&self, kind: &Kind, revision: u64) -> Self {
+    pub(crate) fn at_revision(&self, revision: u64) -> Self {
         let mut object = self.body();
         set_meta(&mut object, "resourceVersion", revision.to_string().into());
-        Self::new(kind, &object, revision)
+        // Encoding a JSON value cannot fail.
+        let body = serde_json::to_vec(&object).unwrap_or_else(|_| b"{}".to_vec()).into();
+        Self { revision, body, ..self.clone() }
     }
 
     /// The object without `kind` and `apiVersion`.

@@ -39,3 +39,19 @@ fn a_cursor_that_is_too_far_behind_is_told_so() {
     assert!(store.open(&kind.resource, "", WatchStart::After(3)).is_err());
     assert!(store.open(&kind.resource, "", WatchStart::After(4)).is_ok());
 }
+
+#[test]
+fn renumbered_objects_are_the_same_with_lower_revisions() {
+    let (store, kind) = (Store::new(10), Registry::new().by_resource("configmaps").unwrap());
+    for name in ["b", "a", "c", "b"] {
+        store.lock().put(&kind, map(name));
+    }
+    store.renumber();
+    let versions: Vec<_> = store
+        .objects("configmaps")
+        .iter()
+        .map(|object| format!("{}@{}", object["metadata"]["name"], object["metadata"]["resourceVersion"]))
+        .collect();
+    assert_eq!(versions, ["\"a\"@\"1\"", "\"b\"@\"3\"", "\"c\"@\"2\""]);
+    assert_eq!(store.lock().put(&kind, map("d")).revision, 4);
+}

@@ -204,7 +204,7 @@ impl Watch {
         Some(match &change.before {
             // The object exists but does not match any more. The event has the last version that matched.
             Some(before) if event_type == "DELETED" && change.change_type != ChangeType::Deleted => {
-                self.event(event_type, &before.at_revision(&self.kind, object.revision))
+                self.event(event_type, &before.at_revision(object.revision))
             }
             _ => self.event(event_type, object),
         })

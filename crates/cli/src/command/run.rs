@@ -6,6 +6,7 @@ use std::io::{IsTerminal, stderr};
 use aileron_config::Loaded;
 use aileron_config::explain::{Secrets, Selection, located};
 use aileron_executor::assembly::{self, RunOptions};
+use aileron_executor::caches::memory::MemoryCounts;
 use aileron_executor::caches::readiness::Readiness;
 use aileron_executor::serve::{Endpoints, install_recorder};
 use anyhow::Context;
@@ -79,6 +80,7 @@ async fn execute(program: &Program, arguments: &RunArguments, loaded: Loaded) ->
         namespace: variable("POD_NAMESPACE").unwrap_or_else(|| NAMESPACE.to_owned()),
         identity: identity(),
         readiness,
+        memory: MemoryCounts::default(),
     };
     let result = assembly::run(options, stop).await;
     stop_endpoints.cancel();

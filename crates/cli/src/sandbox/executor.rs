@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use aileron_config::{Config, ConfigErrors, SourceFile, Sources, files};
 use aileron_executor::assembly::{self, RunError, RunOptions};
+use aileron_executor::caches::memory::MemoryCounts;
 use aileron_executor::caches::readiness::Readiness;
 use aileron_executor::serve::{Endpoints, install_recorder};
 use anyhow::{Context, bail};
@@ -85,6 +86,7 @@ impl Executor {
             namespace: NAMESPACE.to_owned(),
             identity: format!("sandbox-{}", std::process::id()),
             readiness: readiness.clone(),
+            memory: MemoryCounts::default(),
         };
         let work = tokio::spawn(assembly::run(options, stop.clone()));
         let mut executor = Self { stop, work };

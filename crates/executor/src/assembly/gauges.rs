@@ -1,8 +1,13 @@
 //! Gauges that are computed from the caches at regular intervals.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use aileron_admission::gate::Gate;
+use aileron_admission::pools::Pools;
+
+use crate::caches::memory::MemoryCounts;
 use crate::cleanup::object_counts::ObjectCounts;
 use crate::watch::WatchContext;
 
@@ -10,8 +15,33 @@ use crate::watch::WatchContext;
 /// Prometheus rarely scrapes more often.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
+/// What is counted besides the caches.
+pub(super) struct Counted {
+    pub(super) objects: ObjectCounts,
+    pub(super) gate: Arc<Gate>,
+    pub(super) pools: Arc<Pools>,
+    pub(super) memory: MemoryCounts,
+}
+
+impl Counted {
+    /// The entries of every data structure that grows with the number of actions.
+    fn entries(&self, cx: &WatchContext) -> BTreeMap<&'static str, usize> {
+        let tokens = self.pools.counts().values().map(|(held, waiting)| held + waiting).sum();
+        BTreeMap::from([
+            ("actions", cx.caches.actions.len()),
+            ("pods", cx.caches.pods.len()),
+            ("objects", cx.caches.objects.len()),
+            ("events", cx.caches.events.len()),
+            ("queue", cx.queue.len()),
+            ("own-writes", cx.objects.own_writes()),
+            ("gate", self.gate.known_actions()),
+            ("tokens", tokens),
+        ])
+    }
+}
+
 /// Updates the gauges until cancelled.
-pub(super) async fn run(cx: WatchContext, mut objects: ObjectCounts) {
+pub(super) async fn run(cx: WatchContext, mut counted: Counted) {
     // Phases that had a value before: a phase without actions is set to zero instead of keeping its last value.
     let mut shown = BTreeSet::new();
     loop {
@@ -24,7 +54,8 @@ pub(super) async fn run(cx: WatchContext, mut objects: ObjectCounts) {
         for (reason, count) in cx.caches.actions.count_by_pending() {
             metrics::gauge!("aileron_pending_actions", "reason" => reason.as_str()).set(count as f64);
         }
-        objects.measure();
+        counted.objects.measure();
+        counted.memory.set(counted.entries(&cx));
         metrics::gauge!("aileron_queue_depth").set(cx.queue.depth() as f64);
         tokio::select! {
             () = cx.cancel.cancelled() => return,

@@ -25,7 +25,8 @@ struct Entry {
     known: Known,
     /// The labels of the action's objects, as the index has them.
     labels: Option<Arc<ObjectLabels>>,
-    /// The status that the executor is writing now. The watch may show it before the API server answers the write.
+    /// The status that the executor is writing now, or that it sent and got no answer for. The watch may show it before the
+    /// API server answers the write.
     announced: Option<Box<TaskActionStatus>>,
 }
 
@@ -78,6 +79,14 @@ impl ActionStore {
             return false;
         }
         let echo = entry.is_announced(&object);
+        let is_written = entry.announced.as_deref().is_some_and(|announced| object.status.as_ref() == Some(announced));
+        if is_written {
+            // Whether or not an answer arrives: the held status is older than the written one.
+            entry.announced = None;
+            if let Known::Live { held, .. } = &mut entry.known {
+                *held = None;
+            }
+        }
         let is_same = matches!(&entry.known, Known::Live { action, .. } if action.has_spec_of(&object.metadata));
         if !is_same {
             let labels = ObjectLabels::of(&object).map(Arc::new);
@@ -101,9 +110,26 @@ impl ActionStore {
         !echo
     }
 
-    /// Removes an action that no longer exists.
-    pub fn remove(&self, key: &ActionKey) {
-        self.lock().forget(key);
+    /// Stores an action that was read after a write whose result was not known.
+    pub(crate) fn read_again(&self, key: &ActionKey, store: impl FnOnce(&Self) -> bool) {
+        store(self);
+        if let Some(entry) = self.lock().entries.get_mut(key) {
+            entry.announced = None;
+        }
+    }
+
+    /// Whether the result of the last write of the status is not known: it may have been carried out without an answer.
+    pub(crate) fn is_uncertain(&self, key: &ActionKey) -> bool {
+        self.lock().entries.get(key).is_some_and(|entry| entry.announced.is_some())
+    }
+
+    /// Removes an action that no longer exists. A later action of the same name stays.
+    pub fn remove(&self, key: &ActionKey, uid: Option<&str>) {
+        let mut inner = self.lock();
+        let is_other = inner.entries.get(key).is_some_and(|entry| entry.known.is_other_than(uid));
+        if !is_other {
+            inner.forget(key);
+        }
     }
 
     /// Removes an action that the watch of actions that have not ended no longer shows, because it was deleted or labelled
@@ -159,6 +185,11 @@ impl ActionStore {
             .filter(|(_, entry)| matches!(entry.known, Known::Live { .. }))
             .map(|(key, _)| key.clone())
             .collect()
+    }
+
+    /// How many actions are stored, ended ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().entries.len()
     }
 
     /// How many actions are in each phase.
@@ -251,6 +282,11 @@ impl Known {
             }
             Self::Ended => object.metadata.deletion_timestamp.is_some(),
         }
+    }
+
+    /// Whether this is known to be another action than the one with this UID.
+    fn is_other_than(&self, uid: Option<&str>) -> bool {
+        matches!(self, Self::Live { action, .. } if action.object.metadata.uid.as_deref() != uid)
     }
 
     /// Whether the action is ended and labelled, and stored again because it is being deleted.
@@ -355,7 +391,7 @@ mod tests {
         store.left(&key());
         store.retain(&HashSet::new());
         assert!(store.get(&key()).is_some());
-        store.remove(&key());
+        store.remove(&key(), Some("u"));
         assert!(store.get(&key()).is_none());
     }
 
@@ -367,8 +403,20 @@ mod tests {
         assert!(store.get(&key()).is_none());
         assert!(!store.observe(object("8", "late")));
         assert!(store.get(&key()).is_none());
-        store.remove(&key());
+        store.remove(&key(), Some("u"));
         assert!(store.lock().entries.is_empty());
+    }
+
+    #[test]
+    fn the_end_of_a_deletion_does_not_remove_a_later_action_of_the_same_name() {
+        let store = ActionStore::default();
+        let mut later = object("12", "new");
+        later.metadata.uid = Some("v".into());
+        store.observe(later);
+        store.remove(&key(), Some("u"));
+        assert_eq!(phase(&store), "new");
+        store.remove(&key(), Some("v"));
+        assert!(store.get(&key()).is_none());
     }
 
     #[test]
@@ -402,7 +450,7 @@ mod tests {
         assert_eq!((found(&store, "r", "r"), found(&store, "s", "s")), (vec![], vec!["r-a0".to_owned()]));
 
         store.left(&ActionKey::new("ns", "r-a0"));
-        store.remove(&ActionKey::new("ns", "long-a"));
+        store.remove(&ActionKey::new("ns", "long-a"), Some("u"));
         assert_eq!(found(&store, &"x".repeat(63), "a-b"), ["long-b"]);
         store.retain(&HashSet::new());
         assert!(store.lock().labelled.is_empty());

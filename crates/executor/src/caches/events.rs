@@ -33,6 +33,11 @@ impl EventCache {
         newer_events(events.cloned(), created_after, recorded_after)
     }
 
+    /// How many objects events are stored about.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Drops the events about an object.
     pub fn forget(&self, kind: &str, namespace: &str, name: &str) {
         self.lock().remove(&about(kind, namespace, name));

@@ -19,7 +19,7 @@ pub trait StatusStore: Send + Sync {
     fn held_keys(&self) -> Vec<ActionKey>;
 
     /// The status that the API server has, as far as is known.
-    fn written_status(&self, key: &ActionKey) -> Option<TaskActionStatus>;
+    fn written(&self, key: &ActionKey) -> Option<Written>;
 
     /// A status is about to be sent. The watch may show it before the API server's answer arrives; the announcement
     /// shows that it is this executor's own write and not a change by another client.
@@ -28,15 +28,27 @@ pub trait StatusStore: Send + Sync {
     /// The API server accepted a status and answered with this metadata. Nothing is held any more.
     fn wrote_status(&self, key: &ActionKey, status: &TaskActionStatus, metadata: &ObjectMeta);
 
+    /// The API server refused the status and changed nothing.
+    fn refused_status(&self, key: &ActionKey);
+
     /// The API server already has this status. Nothing is held any more.
     fn has_status(&self, key: &ActionKey, status: &TaskActionStatus);
+}
+
+/// The status that the API server has.
+#[derive(Clone, Debug, Default)]
+pub struct Written {
+    /// The status.
+    pub status: TaskActionStatus,
+    /// The resource version of the action with this status, if it is known.
+    pub version: Option<u64>,
 }
 
 /// A status that the API server does not have yet.
 #[derive(Clone, Debug)]
 pub struct Held {
     /// The status that the API server has.
-    pub written: TaskActionStatus,
+    pub written: Written,
     /// The status that the executor decided last.
     pub wanted: TaskActionStatus,
     /// Since when the two differ.

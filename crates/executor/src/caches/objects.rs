@@ -42,6 +42,11 @@ impl ObjectCache {
         objects.map(|(kind, object)| (kind.clone(), Arc::clone(object))).collect()
     }
 
+    /// How many objects of all kinds there are.
+    pub(crate) fn len(&self) -> usize {
+        self.read().values().map(|kind| kind.objects.len() + kind.unreadable.len()).sum()
+    }
+
     /// Whether the cluster is known not to serve this kind.
     pub fn kind_missing(&self, kind: &ResourceKind) -> bool {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);

@@ -42,7 +42,13 @@ impl Actions for InMemory {
         Ok(())
     }
 
-    async fn patch_status(&self, key: &ActionKey, _: Value, _: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError> {
+    async fn patch_status(
+        &self,
+        key: &ActionKey,
+        _: Value,
+        _: Option<u64>,
+        _: &WriteSlot<'_>,
+    ) -> Result<ObjectMeta, ApiError> {
         if let Some(asked) = &self.asked_in_vain {
             asked.notify_one();
             std::future::pending::<()>().await;
@@ -154,7 +160,7 @@ fn what_only_the_look_for_safety_finds_is_counted() {
             let controller = controller(&action_store, &queue);
             let key = ActionKey::new("ns", "gate");
             let look = async |signal: bool| {
-                action_store.remove(&key);
+                action_store.left(&key);
                 action_store.observe(condition("gate"));
                 queue.wake(&key);
                 round(&controller, &key).await;

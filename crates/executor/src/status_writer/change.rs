@@ -61,6 +61,12 @@ pub fn is_refused_for_size(error: &ApiError) -> bool {
     error.is_too_large() || error.is_invalid() || TEXTS.iter().any(|text| message.contains(text))
 }
 
+/// The API server refused a status and changed nothing. A conflict says that somebody else wrote the action, perhaps this
+/// executor itself in a request that got no answer.
+pub fn is_certainly_not_written(error: &ApiError) -> bool {
+    (400..500).contains(&error.code) && !error.is_conflict()
+}
+
 /// The events service refuses this event for what it is, and would refuse it again.
 pub fn is_refused_for_good(error: &EventError) -> bool {
     match error {
@@ -113,6 +119,16 @@ mod tests {
         assert!(is_refused_for_size(&refused(500, "InternalError", grpc)));
         assert!(!is_refused_for_size(&refused(409, "Conflict", "the object has been modified")));
         assert!(!is_refused_for_size(&ApiError::unanswered("connection refused")));
+    }
+
+    #[test]
+    fn only_a_refusal_of_the_api_server_proves_that_nothing_was_written() {
+        let refused = |code, reason: &str| ApiError { code, reason: reason.into(), ..ApiError::default() };
+        assert!(is_certainly_not_written(&refused(422, "Invalid")));
+        assert!(is_certainly_not_written(&refused(429, "TooManyRequests")));
+        assert!(!is_certainly_not_written(&refused(409, "Conflict")));
+        assert!(!is_certainly_not_written(&refused(504, "Timeout")));
+        assert!(!is_certainly_not_written(&ApiError::unanswered("connection reset")));
     }
 
     #[test]

@@ -84,7 +84,13 @@ impl Actions for World {
         self.is_busy.load(Ordering::SeqCst)
     }
 
-    async fn patch_status(&self, key: &ActionKey, patch: Value, _: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError> {
+    async fn patch_status(
+        &self,
+        key: &ActionKey,
+        patch: Value,
+        _: Option<u64>,
+        _: &WriteSlot<'_>,
+    ) -> Result<ObjectMeta, ApiError> {
         if patch.to_string().len() as u64 > self.longest_patch.load(Ordering::SeqCst) {
             self.say("refused");
             let message = "Request entity too large: limit is 3145728".to_owned();
@@ -133,16 +139,18 @@ impl StatusStore for World {
     fn held(&self, key: &ActionKey) -> Option<Held> {
         let held = self.held.lock().unwrap();
         let (Unwritten { written, since, due }, wanted) = held.get(key)?.clone();
-        Some(Held { written, wanted, since, due })
+        Some(Held { written: Written { status: written, version: None }, wanted, since, due })
     }
 
     fn held_keys(&self) -> Vec<ActionKey> {
         self.held.lock().unwrap().keys().cloned().collect()
     }
 
-    fn written_status(&self, _: &ActionKey) -> Option<TaskActionStatus> {
+    fn written(&self, _: &ActionKey) -> Option<Written> {
         None
     }
+
+    fn refused_status(&self, _: &ActionKey) {}
 
     fn announce_status(&self, _: &ActionKey, _: &TaskActionStatus) {
         self.say("announced");

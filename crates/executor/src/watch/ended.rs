@@ -4,9 +4,9 @@
 //! reads only metadata, and the store keeps nothing of ended actions. The whole object is fetched when it is deleted.
 
 mod fetches;
+mod last_rounds;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use aileron_action::labels::{TERMINATED, TERMINATION_STATUS};
@@ -20,11 +20,11 @@ use kube::runtime::watcher;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use self::fetches::Fetches;
+use self::last_rounds::LastRounds;
 use super::malformed::bounded;
 use super::{PAGE, Sink, WatchContext};
-use crate::caches::actions::ActionStore;
 use crate::cluster::listed::{Listed, Malformed};
-use fetches::Fetches;
 
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "ended-taskactions";
@@ -40,16 +40,17 @@ pub async fn run(cx: WatchContext) {
     let selector = format!("{TERMINATION_STATUS}={TERMINATED}");
     let config = watcher::Config::default().labels(&selector).page_size(PAGE);
     let (deleted, to_fetch) = mpsc::unbounded_channel();
-    let sink = Ended { actions: Arc::clone(&cx.caches.actions), deleted, listed: HashSet::new() };
+    let last_rounds = LastRounds::new(&cx.caches.actions);
+    let sink = Ended { last_rounds: last_rounds.clone(), deleted, listed: HashSet::new() };
     tokio::select! {
         () = cx.follow(NAME, api, config, sink) => {}
-        () = fetch_all(to_fetch, |key| fetch(cx.clone(), key)) => {}
+        () = fetch_all(to_fetch, |key| fetch(&cx, &last_rounds, key)) => {}
     }
 }
 
 struct Ended {
-    actions: Arc<ActionStore>,
-    /// Ended actions that are being deleted and still have our finalizer.
+    last_rounds: LastRounds,
+    /// Ended actions to fetch for their last round.
     deleted: mpsc::UnboundedSender<ActionKey>,
     listed: HashSet<ActionKey>,
 }
@@ -63,6 +64,7 @@ impl Ended {
         let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
         let ours = finalizers.iter().any(|name| name == ACTION_FINALIZER);
         if ours && metadata.deletion_timestamp.is_some() {
+            self.last_rounds.begin(key.clone(), metadata.uid.clone());
             // The receiver lives as long as this watch, so sending cannot fail while it matters.
             let _ = self.deleted.send(key);
         }
@@ -84,11 +86,11 @@ impl Sink<PartialObjectMeta<TaskAction>> for Ended {
 
     /// An action that was deleted while the watch was interrupted is not in the new list, and no event tells about it.
     fn listed(&mut self) {
-        self.actions.retain_in_last_round(&std::mem::take(&mut self.listed));
+        self.last_rounds.retain(&std::mem::take(&mut self.listed));
     }
 
     fn gone(&mut self, metadata: &ObjectMeta, _object: Option<PartialObjectMeta<TaskAction>>) {
-        self.actions.remove(&ActionKey::of(metadata));
+        self.last_rounds.end(&ActionKey::of(metadata), metadata.uid.as_deref());
     }
 }
 
@@ -129,16 +131,13 @@ where
 }
 
 /// Fetches an action for its last round. An action that is gone needs none.
-async fn fetch(cx: WatchContext, key: ActionKey) -> Result<(), String> {
+async fn fetch(cx: &WatchContext, last_rounds: &LastRounds, key: ActionKey) -> Result<(), String> {
     let api: Api<Listed<TaskAction>> = Api::namespaced(cx.client.clone(), &key.namespace);
     let found = tokio::time::timeout(FETCH_TIMEOUT, api.get_opt(&key.name)).await;
     let found = found.map_err(|_| format!("the API server did not answer within {FETCH_TIMEOUT:?}"))?;
-    let is_changed = match found.map_err(|error| bounded(&error))? {
-        None => false,
-        Some(Listed::Decoded(object)) => cx.caches.actions.observe(*object),
-        Some(Listed::Malformed(malformed)) => cx.caches.actions.observe_malformed(malformed.salvage()),
-    };
-    if is_changed {
+    if let Some(object) = found.map_err(|error| bounded(&error))?
+        && last_rounds.store(&key, object)
+    {
         cx.queue.wake(&key);
     }
     Ok(())
@@ -146,12 +145,13 @@ async fn fetch(cx: WatchContext, key: ActionKey) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
 
     use aileron_action::labels::COMPLETED_TIME;
 
     use super::*;
+    use crate::caches::actions::ActionStore;
 
     fn ended(name: &str) -> TaskAction {
         let mut action = TaskAction::new(name, Default::default());
@@ -171,7 +171,7 @@ mod tests {
     fn an_action_that_was_deleted_during_an_interruption_is_removed() {
         let actions = Arc::<ActionStore>::default();
         let (deleted, _receiver) = mpsc::unbounded_channel();
-        let mut sink = Ended { actions: Arc::clone(&actions), deleted, listed: HashSet::new() };
+        let mut sink = Ended { last_rounds: LastRounds::new(&actions), deleted, listed: HashSet::new() };
         for name in ["stays", "deleted"] {
             actions.observe(ended(name));
         }

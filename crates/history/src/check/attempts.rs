@@ -1,5 +1,7 @@
 //! How attempts and failures are counted.
 
+use aileron_action::TaskActionStatus;
+
 use super::ends::END_PHASES;
 use super::{Facts, status, text};
 use crate::history::ActionEvent;
@@ -7,14 +9,18 @@ use crate::history::ActionEvent;
 pub(super) fn rise(facts: &Facts<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (_, versions) in facts.actions() {
-        let mut before = 0;
+        let (mut before, mut failures_before) = (0, 0);
         for version in versions {
-            let attempts = status(&version.object).attempts;
+            let TaskActionStatus { attempts, system_failures, .. } = status(&version.object);
+            let name = text(&version.object, "/metadata/name");
             if attempts < before || attempts > before.max(1) + 1 {
-                let name = text(&version.object, "/metadata/name");
                 wrong.push(format!("{name}: {before} to {attempts} at revision {}", version.revision));
             }
-            before = attempts;
+            if system_failures > failures_before + 1 {
+                let revision = version.revision;
+                wrong.push(format!("{name}: {failures_before} to {system_failures} failures at revision {revision}"));
+            }
+            (before, failures_before) = (attempts, system_failures);
         }
     }
     wrong

@@ -24,10 +24,13 @@ pub(super) fn in_time(facts: &Facts<'_>) -> Vec<String> {
         .collect()
 }
 
+/// A repeated write that changes nothing is answered with the version that was there before.
 pub(super) fn stays(facts: &Facts<'_>) -> Vec<String> {
+    let before = facts.evidence.writes_after.first().map_or(0, |entry| entry.revision);
     let is_write = |what: &What| match what {
-        What::Answered { who, request, code, .. } => {
-            who.starts_with("executor") && *code < 300 && request.resource != "leases"
+        What::Answered { who, request, code, version, .. } => {
+            let changes = version.is_none_or(|version| version > before);
+            who.starts_with("executor") && *code < 300 && request.resource != "leases" && changes
         }
         What::Event { .. } => true,
         _ => false,

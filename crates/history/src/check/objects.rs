@@ -1,6 +1,6 @@
 //! The objects that executors create.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Change, Facts, Owner, Version, has_ended, is_deleting, text, work_ended};
 use crate::history::What;
@@ -92,6 +92,7 @@ pub(super) fn foreign(facts: &Facts<'_>) -> Vec<String> {
     touched.map(ToString::to_string).collect()
 }
 
+/// Where the limit of the pool changed, the largest one counts: holders may keep their tokens when a pool becomes smaller.
 pub(super) fn tokens(facts: &Facts<'_>) -> Vec<String> {
     let licensed = |owner: &Owner| {
         facts.planned(&owner.namespace, &owner.name).is_some_and(|planned| planned.task_type == "licensed")
@@ -102,6 +103,13 @@ pub(super) fn tokens(facts: &Facts<'_>) -> Vec<String> {
         .filter_map(|(owner, versions)| at_work(versions).map(|(begin, end)| (begin, end, owner)))
         .collect();
     spans.sort();
-    let overlaps = spans.windows(2).filter(|pair| pair[1].0 < pair[0].1 && pair[0].2.uid != pair[1].2.uid);
-    overlaps.map(|pair| format!("{} and {}", pair[0].2, pair[1].2)).collect()
+    let mut wrong = Vec::new();
+    for (begin, _, owner) in &spans {
+        let holders: BTreeSet<_> =
+            spans.iter().filter(|(from, to, _)| from <= begin && begin < to).map(|(_, _, owner)| &owner.uid).collect();
+        if holders.len() > facts.evidence.pool_limit {
+            wrong.push(format!("{} tasks hold a token when {owner} starts", holders.len()));
+        }
+    }
+    wrong
 }

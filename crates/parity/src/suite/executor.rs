@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use aileron_config::{Config, Sources};
 use aileron_executor::assembly::{RunOptions, run};
+use aileron_executor::caches::memory::MemoryCounts;
 use aileron_executor::caches::readiness::Readiness;
 use aileron_machinery::PluginSet;
 use anyhow::{Context, Result, bail};
@@ -102,6 +103,7 @@ impl Executor {
             namespace: "flyte".to_owned(),
             identity: "in-process".to_owned(),
             readiness: readiness.clone(),
+            memory: MemoryCounts::default(),
         };
         let cancel = CancellationToken::new();
         let stop = cancel.clone();

@@ -109,6 +109,21 @@ pub const MUTATIONS: &[Mutation] = &[
         )],
     },
     Mutation {
+        breaks: "a status is written over one that was written without an answer",
+        edits: &[
+            edit(
+                "executor/src/controller.rs",
+                "if self.action_store.is_uncertain(key)\n            && let",
+                "if self.action_store.is_uncertain(key)\n            && self.max_rounds == 0\n            && let",
+            ),
+            edit(
+                "executor/src/cluster/kube/actions.rs",
+                "if let Some(version) = version {",
+                "if let Some(version) = version.filter(|_| false) {",
+            ),
+        ],
+    },
+    Mutation {
         breaks: "any object with the right name counts as the object of the attempt",
         edits: &[edit(
             "action/src/object_identity.rs",
@@ -334,7 +349,19 @@ pub const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         breaks: "actions that were deleted stay in memory",
-        edits: &[edit("executor/src/caches/actions.rs", "self.lock().forget(key);", "let _ = key;")],
+        edits: &[edit(
+            "executor/src/caches/actions.rs",
+            "let is_other = inner.entries.get(key).is_some_and(|entry| entry.known.is_other_than(uid));",
+            "let is_other = inner.entries.get(key).is_some_and(|entry| entry.known.is_other_than(uid) || true);",
+        )],
+    },
+    Mutation {
+        breaks: "an action that is gone before its last read is answered stays in memory",
+        edits: &[edit(
+            "executor/src/watch/ended/last_rounds.rs",
+            "if deleting.get(key) != Some(&kube::Resource::meta(&object).uid) {",
+            "if deleting.get(key).is_some_and(|uid| *uid != kube::Resource::meta(&object).uid) {",
+        )],
     },
     Mutation {
         breaks: "a standby replica keeps a work queue",

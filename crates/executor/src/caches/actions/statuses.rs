@@ -8,8 +8,15 @@ use aileron_machinery::ActionKey;
 use kube::api::ObjectMeta;
 
 use super::{ActionStore, Entry, Known, live};
-use crate::caches::held_status::{Held, StatusStore, Unwritten};
+use crate::caches::held_status::{Held, StatusStore, Unwritten, Written};
 use crate::caches::version;
+
+impl Entry {
+    fn written(&self, status: TaskActionStatus) -> Written {
+        // Version 0 stands for one that is not a number.
+        Written { status, version: Some(self.version).filter(|version| *version > 0) }
+    }
+}
 
 impl StatusStore for ActionStore {
     fn hold_status(&self, key: &ActionKey, status: &TaskActionStatus, now: Instant, due: Instant) {
@@ -21,10 +28,13 @@ impl StatusStore for ActionStore {
     }
 
     fn held(&self, key: &ActionKey) -> Option<Held> {
-        match &self.lock().entries.get(key)?.known {
+        let inner = self.lock();
+        let entry = inner.entries.get(key)?;
+        match &entry.known {
             Known::Live { action, held: Some(held) } => {
                 let Unwritten { written, since, due } = held.as_ref();
-                Some(Held { written: written.clone(), wanted: action.status(), since: *since, due: *due })
+                let written = entry.written(written.clone());
+                Some(Held { written, wanted: action.status(), since: *since, due: *due })
             }
             _ => None,
         }
@@ -35,10 +45,12 @@ impl StatusStore for ActionStore {
         self.lock().entries.iter().filter(|(_, entry)| is_held(entry)).map(|(key, _)| key.clone()).collect()
     }
 
-    fn written_status(&self, key: &ActionKey) -> Option<TaskActionStatus> {
-        match &self.lock().entries.get(key)?.known {
-            Known::Live { held: Some(held), .. } => Some(held.written.clone()),
-            Known::Live { action, held: None } => Some(action.status()),
+    fn written(&self, key: &ActionKey) -> Option<Written> {
+        let inner = self.lock();
+        let entry = inner.entries.get(key)?;
+        match &entry.known {
+            Known::Live { held: Some(held), .. } => Some(entry.written(held.written.clone())),
+            Known::Live { action, held: None } => Some(entry.written(action.status())),
             Known::Ended => None,
         }
     }
@@ -68,6 +80,12 @@ impl StatusStore for ActionStore {
         }
     }
 
+    fn refused_status(&self, key: &ActionKey) {
+        if let Some(entry) = self.lock().entries.get_mut(key) {
+            entry.announced = None;
+        }
+    }
+
     fn has_status(&self, key: &ActionKey, status: &TaskActionStatus) {
         if let Some(Entry { known: Known::Live { action, held }, .. }) = self.lock().entries.get_mut(key)
             && held.take().is_some()
@@ -92,7 +110,7 @@ mod tests {
         store.hold_status(&key(), &wanted, Instant::now(), Instant::now());
         assert_eq!(store.held_keys(), [key()]);
         assert_eq!(
-            (phase(&store).as_str(), store.written_status(&key()).unwrap().plugin_phase.as_str()),
+            (phase(&store).as_str(), store.written(&key()).unwrap().status.plugin_phase.as_str()),
             ("wanted", "old")
         );
         store.has_status(&key(), &wanted);
@@ -114,7 +132,7 @@ mod tests {
         assert_eq!(phase(&store), "wanted");
         assert!(store.get(&key()).unwrap().object.metadata.deletion_timestamp.is_some());
         let held = store.held(&key()).unwrap();
-        assert_eq!(held.written.plugin_phase, "old");
+        assert_eq!((held.written.status.plugin_phase.as_str(), held.written.version), ("old", Some(6)));
         assert_eq!(held.wanted.signalled_by, "ada");
     }
 
@@ -175,5 +193,41 @@ mod tests {
         assert!(action.object.metadata.deletion_timestamp.is_some());
         assert_eq!(action.status().signalled_by, "ada");
         assert!(!store.observe(echo), "the change is reported once");
+    }
+
+    fn ended() -> TaskActionStatus {
+        TaskActionStatus { plugin_phase: "ended".into(), ..Default::default() }
+    }
+
+    /// A status is held, and a later one is sent without an answer.
+    fn store_after_a_lost_answer() -> ActionStore {
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
+        let wanted = TaskActionStatus { plugin_phase: "held".into(), ..Default::default() };
+        store.hold_status(&key(), &wanted, Instant::now(), Instant::now());
+        store.announce_status(&key(), &ended());
+        assert!(store.is_uncertain(&key()));
+        store
+    }
+
+    #[test]
+    fn a_status_that_was_written_without_an_answer_replaces_the_held_one_when_it_is_seen() {
+        let store = store_after_a_lost_answer();
+        store.read_again(&key(), |store| store.observe(object("6", "ended")));
+        assert_eq!((phase(&store).as_str(), store.is_uncertain(&key())), ("ended", false));
+        assert!(store.held(&key()).is_none());
+
+        let store = store_after_a_lost_answer();
+        store.observe(object("6", "ended"));
+        assert_eq!((phase(&store).as_str(), store.is_uncertain(&key())), ("ended", false), "as the watch shows it");
+        assert!(store.held(&key()).is_none());
+    }
+
+    #[test]
+    fn a_status_that_was_not_written_leaves_the_held_one() {
+        let store = store_after_a_lost_answer();
+        store.read_again(&key(), |store| store.observe(object("5", "old")));
+        assert_eq!((phase(&store).as_str(), store.is_uncertain(&key())), ("held", false));
+        assert_eq!(store.held(&key()).unwrap().written.version, Some(5));
     }
 }

@@ -9,14 +9,15 @@ use aileron_machinery::ActionKey;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
-use kube::api::{ObjectMeta, Patch, PatchParams};
+use kube::api::{GetParams, ObjectMeta, Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::Writer;
-use super::requests::{at, for_metadata, unbuildable};
+use super::requests::{at, for_metadata, read, unbuildable};
 use crate::caches::actions::ActionStore;
+use crate::cluster::listed::Listed;
 use crate::cluster::{Actions, WriteSlot};
 
 /// The name under which warnings are recorded, as `kubectl describe` shows it. The Go executor uses the same name.
@@ -89,12 +90,36 @@ impl Actions for KubeActions {
         self.writer.is_busy()
     }
 
-    async fn patch_status(&self, key: &ActionKey, patch: Value, _slot: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError> {
-        let patch = Patch::Merge(json!({"status": patch}));
+    async fn patch_status(
+        &self,
+        key: &ActionKey,
+        patch: Value,
+        version: Option<u64>,
+        _slot: &WriteSlot<'_>,
+    ) -> Result<ObjectMeta, ApiError> {
+        let mut patch = json!({"status": patch});
+        if let Some(version) = version {
+            patch["metadata"] = json!({"resourceVersion": version.to_string()});
+        }
+        let patch = Patch::Merge(patch);
         let request = requests(key)
             .patch_subresource("status", &key.name, &PatchParams::default(), &patch)
             .map_err(|error| unbuildable(&error))?;
         for_metadata(self.writer.client(), request).await
+    }
+
+    async fn refresh(&self, key: &ActionKey) -> Result<(), ApiError> {
+        let request = || requests(key).get(&key.name, &GetParams::default()).map_err(|error| unbuildable(&error));
+        match read::<Listed<TaskAction>>(self.writer.client(), request).await {
+            Ok(Listed::Decoded(object)) => self.action_store.read_again(key, |store| store.observe(*object)),
+            Ok(Listed::Malformed(object)) => {
+                self.action_store.read_again(key, |store| store.observe_malformed(object.salvage()));
+            }
+            // The watch removes the action.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     async fn add_labels(&self, action: &Action, labels: &[(&str, &str)]) -> Result<(), ApiError> {

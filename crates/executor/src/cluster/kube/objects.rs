@@ -75,6 +75,11 @@ impl KubeObjects {
         }
     }
 
+    /// How many own writes are recorded.
+    pub(crate) fn own_writes(&self) -> usize {
+        self.own().len()
+    }
+
     /// The object in the watch cache.
     fn shown(&self, (kind, namespace, name): &ObjectPlace) -> Option<Arc<dyn AnyResource>> {
         if *kind == ResourceKind::of::<Pod>() {

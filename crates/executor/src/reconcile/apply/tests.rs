@@ -46,7 +46,13 @@ impl Actions for World {
         Ok(())
     }
 
-    async fn patch_status(&self, _: &ActionKey, _: Value, _: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError> {
+    async fn patch_status(
+        &self,
+        _: &ActionKey,
+        _: Value,
+        _: Option<u64>,
+        _: &WriteSlot<'_>,
+    ) -> Result<ObjectMeta, ApiError> {
         self.say("status");
         if self.status_is_refused { Err(ApiError::unanswered("away")) } else { Ok(ObjectMeta::default()) }
     }

@@ -34,7 +34,13 @@ impl Actions for World {
         Ok(())
     }
 
-    async fn patch_status(&self, key: &ActionKey, patch: Value, _: &WriteSlot<'_>) -> Result<ObjectMeta, ApiError> {
+    async fn patch_status(
+        &self,
+        key: &ActionKey,
+        patch: Value,
+        _: Option<u64>,
+        _: &WriteSlot<'_>,
+    ) -> Result<ObjectMeta, ApiError> {
         let mut state = self.state();
         let mut result = Ok(());
         for _ in 0..STATUS_TRIES {
