@@ -70,6 +70,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::caches::held_status::Written;
 
     fn status(phase: Phase, pending: Option<PendingReason>) -> TaskActionStatus {
         let mut status = TaskActionStatus { plugin_phase: phase.as_str().into(), ..TaskActionStatus::default() };
@@ -98,7 +99,7 @@ mod tests {
     fn a_held_status_is_sent_when_it_is_due() {
         let since = Instant::now();
         let due = since + Duration::from_secs(2);
-        let held = Held { written: TaskActionStatus::default(), wanted: status(Phase::Initializing, None), since, due };
+        let held = Held { written: Written::default(), wanted: status(Phase::Initializing, None), since, due };
         assert_eq!(decide_flush(&held, since, false), Flush::Later(due));
         assert_eq!(decide_flush(&held, due - Duration::from_millis(1), true), Flush::Later(due));
         assert_eq!(decide_flush(&held, due, false), Flush::Now);
@@ -107,8 +108,7 @@ mod tests {
     #[test]
     fn a_due_status_gives_way_to_other_writes_up_to_a_limit() {
         let since = Instant::now();
-        let held =
-            |phase| Held { written: TaskActionStatus::default(), wanted: status(phase, None), since, due: since };
+        let held = |phase| Held { written: Written::default(), wanted: status(phase, None), since, due: since };
         let later = |seconds| since + Duration::from_secs(seconds);
         for (phase, limit) in [(Phase::Queued, 15), (Phase::Initializing, 15), (Phase::Running, 3)] {
             let before = later(limit) - Duration::from_millis(1);
