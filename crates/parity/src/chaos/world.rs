@@ -237,6 +237,7 @@ impl World {
     pub async fn settle(&self, within: Duration, mut meanwhile: impl AsyncFnMut() -> Result<()>) -> Result<()> {
         let begin = Instant::now();
         loop {
+            self.recorder.check_complete()?;
             let (running, due) = self.look();
             if running == 0 || begin.elapsed() > within {
                 break;

@@ -1,4 +1,7 @@
 //! Follows all objects of the sandbox's API server inside this process, so that restarts of its HTTP server do not matter.
+//!
+//! The sandbox drops its history when it is started again. An open watch goes on if it has read everything. A watch that is
+//! opened later begins anew, provided that the current state is the one that was delivered.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,7 +12,6 @@ use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
-use kube::core::Status;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +39,13 @@ async fn watch(api: Api<DynamicObject>, kind: Kind, mut revision: String, change
     loop {
         let events = match api.watch(&WatchParams::default(), &revision).await {
             Ok(events) => events,
-            Err(kube::Error::Api(status)) if status.code == 410 => return lost(&changes, kind, &status),
+            Err(kube::Error::Api(status)) if status.code == 410 => match begin_anew(&api, kind, &changes).await {
+                Some(current) => {
+                    revision = current;
+                    continue;
+                }
+                None => return,
+            },
             Err(_) => {
                 tokio::time::sleep(RETRY_EVERY).await;
                 continue;
@@ -53,7 +61,13 @@ async fn watch(api: Api<DynamicObject>, kind: Kind, mut revision: String, change
                     revision = bookmark.metadata.resource_version;
                     continue;
                 }
-                WatchEvent::Error(status) => return lost(&changes, kind, &status),
+                WatchEvent::Error(_) => match begin_anew(&api, kind, &changes).await {
+                    Some(current) => {
+                        revision = current;
+                        break;
+                    }
+                    None => return,
+                },
             };
             revision = object.metadata.resource_version.clone().unwrap_or_default();
             add(&changes, kind, change, object);
@@ -61,9 +75,18 @@ async fn watch(api: Api<DynamicObject>, kind: Kind, mut revision: String, change
     }
 }
 
-fn lost(changes: &Mutex<Changes>, kind: Kind, status: &Status) {
-    let problem = format!("the watch of {} cannot continue: {status:?}", kind.plural());
+/// The revision from which a watch can go on; `None` if changes were lost.
+async fn begin_anew(api: &Api<DynamicObject>, kind: Kind, changes: &Mutex<Changes>) -> Option<String> {
+    let problem = match api.list(&ListParams::default()).await {
+        Ok(list) => match changes.lock().unwrap_or_else(PoisonError::into_inner).behind(kind, &list.items) {
+            None => return list.metadata.resource_version,
+            Some(behind) => behind,
+        },
+        Err(error) => error.to_string(),
+    };
+    let problem = format!("the watch of {} cannot continue: {problem}", kind.plural());
     changes.lock().unwrap_or_else(PoisonError::into_inner).problem = Some(problem);
+    None
 }
 
 fn add(changes: &Mutex<Changes>, kind: Kind, change: Change, object: DynamicObject) {
