@@ -57,6 +57,9 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Requests and events are examined when they are this old. By then the followers have delivered the lease of that time.
 const EXAMINED_AFTER: SignedDuration = SignedDuration::from_secs(30);
+/// A round that began before everything had ended may still record an event, for example of an abort whose action is already
+/// gone. Events are recorded at least once, so this is no violation.
+const LAST_ROUNDS: Duration = Duration::from_secs(3);
 /// How many lines of the history an error shows for each violation.
 const SHOWN_LINES: usize = 60;
 
@@ -285,12 +288,15 @@ impl Recorder {
         self.changes().retired.extend(actions);
     }
 
-    /// Waits until everything is recorded, then for `quiet_for`, and takes all that is recorded out of the memory. Also
+    /// Waits until everything is recorded and rounds under way have ended, then for `quiet_for`, and takes all that is recorded out of the memory. Also
     /// returns what executors did while it waited.
     ///
     /// # Errors
     /// The history is not complete, or the API server does not answer.
     pub async fn finish(&self, quiet_for: Duration) -> Result<(Part, Vec<Entry>)> {
+        if !quiet_for.is_zero() {
+            tokio::time::sleep(LAST_ROUNDS).await;
+        }
         self.until_caught_up().await?;
         let quiet_from = since(self.began, Timestamp::now());
         tokio::time::sleep(quiet_for).await;

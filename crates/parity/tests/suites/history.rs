@@ -147,12 +147,14 @@ async fn a_restart_of_the_servers_loses_no_change(on: Server) -> Result<()> {
     let conclusion = recorder.conclude(expectations).await?;
     conclusion.ensure_kept()?;
     for name in ["nothing", "apiserver", "etcd"] {
-        let states = conclusion.entries.iter().filter(|entry| match &entry.what {
-            What::Changed { resource: "taskactions", object, .. } => object["metadata"]["name"] == name,
-            _ => false,
+        let states = conclusion.entries.iter().filter_map(|entry| match &entry.what {
+            What::Changed { resource: "taskactions", change, object } => Some((change, object)),
+            _ => None,
         });
-        // Created, with a finalizer, some phases, the end and its labels.
-        ensure!(states.count() >= 5, "{name}: {}", conclusion.explain());
+        let states: Vec<_> = states.filter(|(_, action)| action["metadata"]["name"] == name).collect();
+        ensure!(states.first().is_some_and(|(change, _)| **change == Change::Created), "{name}: {states:?}");
+        ensure!(states.last().is_some_and(|(_, action)| check::has_ended(action)), "{name}: {states:?}");
+        ensure!(states.len() >= 3, "created, ended, with labels: {states:?}");
     }
     program.terminate().await
 }
