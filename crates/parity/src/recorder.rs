@@ -250,7 +250,7 @@ impl Recorder {
     fn examine_until(&self, until: Timestamp) -> Result<()> {
         let (changes, mut state) = (self.changes(), self.state());
         let State { reader, requests, followed, events, lives, in_transit, entries } = &mut *state;
-        requests.extend(reader.next()?.into_iter().filter(requests::is_examined));
+        requests.extend(reader.read()?.into_iter().filter(requests::is_examined));
         while let Ok(event) = followed.try_recv() {
             events.push(event);
         }

@@ -63,7 +63,7 @@ pub struct Sample {
 pub struct Series {
     /// `leader` or `standby`.
     pub role: &'static str,
-    /// One for each [`SAMPLE_EVERY`].
+    /// One every five seconds, later if the machine is busy.
     pub samples: Vec<Sample>,
 }
 
@@ -72,6 +72,8 @@ pub struct Series {
 pub struct Report {
     /// The seed.
     pub seed: u64,
+    /// How long the processes were watched.
+    pub seconds: f64,
     /// The samples.
     pub series: Vec<Series>,
     /// Tasks that ended and were checked.
@@ -144,6 +146,7 @@ async fn sample(world: &World, replicas: &mut [Replica; 2], time: Duration, repo
             replica.proxy.forget_requests();
             series.samples.push(look(replica.id().context("no process")?)?);
         }
+        report.seconds = begin.elapsed().as_secs_f64();
         world.check_ended().await?;
         if std::io::stderr().is_terminal() {
             eprint!("\r{} of {} s, {} tasks checked ", begin.elapsed().as_secs(), time.as_secs(), world.counts().1);
@@ -207,7 +210,7 @@ impl std::fmt::Display for Report {
             let part = samples.len().div_ceil(12).max(1);
             for (number, window) in samples.chunks(part).enumerate() {
                 let Sample { memory_kib, files } = median(window);
-                let minute = (number * part) as f64 * SAMPLE_EVERY.as_secs_f64() / 60.0;
+                let minute = (number * part) as f64 / samples.len() as f64 * self.seconds / 60.0;
                 writeln!(f, "{role:<10} {minute:>8.1} {:>12.1} {files:>12}", memory_kib as f64 / 1024.0)?;
             }
             if let Some(Growth { first, last }) = growth(samples) {

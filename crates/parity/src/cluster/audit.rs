@@ -149,7 +149,7 @@ impl RequestReader {
     ///
     /// # Errors
     /// The audit log is unreadable.
-    pub fn next(&mut self) -> Result<Vec<TimedRequest>> {
+    pub fn read(&mut self) -> Result<Vec<TimedRequest>> {
         let users = &self.users;
         match &mut self.source {
             Source::Journal { journal, read } => {
@@ -157,13 +157,13 @@ impl RequestReader {
                 *read += new.len();
                 Ok(new.into_iter().filter(|request| users.contains(&request.user)).collect())
             }
-            Source::Log(log) => log.next(users),
+            Source::Log(log) => log.read(users),
         }
     }
 }
 
 impl LogReader {
-    fn next(&mut self, users: &[User]) -> Result<Vec<TimedRequest>> {
+    fn read(&mut self, users: &[User]) -> Result<Vec<TimedRequest>> {
         let mut bytes = std::mem::take(&mut self.rest);
         self.read_to_end(&mut bytes)?;
         let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
@@ -261,19 +261,19 @@ mod tests {
         let (log, renamed) = (dir.path().join(LOG_FILE), dir.path().join("audit-old.log"));
         let user = User::Executor.username();
         let mut reader = RequestReader::of_log(dir.path(), &[User::Executor]);
-        assert!(reader.next().unwrap().is_empty());
+        assert!(reader.read().unwrap().is_empty());
         fs::write(&log, line("1", user, "ResponseStarted") + "{\"auditID\":").unwrap();
-        assert_eq!(reader.next().unwrap().len(), 1);
+        assert_eq!(reader.read().unwrap().len(), 1);
         // The rest of a line that was cut off stays in front of the next one.
         let more = line("1", user, "ResponseStarted") + "{\"auditID\":" + &line("2", user, "ResponseComplete");
         fs::write(&log, more).unwrap();
-        let next = reader.next().unwrap();
+        let next = reader.read().unwrap();
         assert_eq!(next.len(), 1);
         assert_eq!((next[0].completed - next[0].received).get_milliseconds(), 100);
         fs::rename(&log, &renamed).unwrap();
         fs::write(&log, line("1", user, "ResponseComplete") + &line("3", user, "ResponseComplete")).unwrap();
-        assert_eq!(reader.next().unwrap().len(), 1, "the end of a watch is not another request");
-        assert!(reader.next().unwrap().is_empty());
+        assert_eq!(reader.read().unwrap().len(), 1, "the end of a watch is not another request");
+        assert!(reader.read().unwrap().is_empty());
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Examination<'_> {
         let line = RequestLine { verb, resource, namespace: record.namespace.clone(), name: record.name.clone() };
         let senders: Vec<&Life> = self.lives.senders(*user, *received).collect();
         let leader = senders.iter().find(|life| self.changes.leases.leads(&life.name, *received));
-        let sender = leader.or(senders.first());
+        let sender = leader.or_else(|| senders.first());
         let leads = match sender {
             None => true, // an executor inside this process, without a name
             Some(life) => leader.is_some() || in_transit.excuses(life, *received),
