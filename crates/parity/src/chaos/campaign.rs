@@ -24,7 +24,7 @@ use crate::cluster::{Server, User};
 const KILL_MS: (u64, u64) = (1_000, 3_000);
 /// Time between two faults, in milliseconds.
 const FAULT_MS: (u64, u64) = (500, 4_000);
-/// Of a hundred kills, so many hit the leader.
+/// Of a hundred kills, so many hit the leader. The others hit either process.
 const LEADER_KILLS: u32 = 75;
 /// After so many of a hundred kills of a leader, the standby has to wait until the lease expires (15 s). After the others the
 /// lease is released in the name of the dead process, because otherwise nobody would lead most of the time.
