@@ -1,6 +1,6 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test measure simulate mutations demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
+.PHONY: help build test measure simulate mutations chaos soak demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
 
 CARGO ?= cargo
 PARITY := $(CARGO) run --locked --quiet --package aileron-parity --bin
@@ -30,6 +30,15 @@ simulate: toolchain ## Simulate executors in a faulty cluster: make simulate [SE
 
 mutations: toolchain ## Break promises on purpose and check that simulations notice it: make mutations [ONLY=<text>] (about an hour)
 	$(CARGO) run --locked --package aileron-simulator -- mutations $(if $(ONLY),--only "$(ONLY)",--write docs/testing.md)
+
+# Built like the simulator. The program finds the executor beside itself.
+chaos: toolchain control-plane ## Kill executors under load on a real API server: make chaos [KILLS=1000] [SEED=<number>]
+	$(CARGO) build --locked --profile simulate --package aileron --bin aileron --package aileron-parity --bin chaos
+	target/simulate/chaos --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED))
+
+soak: toolchain control-plane ## Watch memory and open files of executors under load: make soak [MINUTES=60] [SEED=<number>]
+	$(CARGO) build --locked --profile simulate --package aileron --bin aileron --package aileron-parity --bin soak
+	target/simulate/soak --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 # Two calls: the first shows how the build gets on, the second nothing but the demo.
 demo: toolchain ## Run the example tasks in a sandbox of their own and show how they end

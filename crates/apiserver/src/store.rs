@@ -75,8 +75,10 @@ struct Content {
 struct Resource {
     objects: BTreeMap<Key, Arc<Stored>>,
     history: VecDeque<Change>,
-    /// The history does not contain changes up to this revision any more.
+    /// A watch cannot start before this revision.
     compacted: u64,
+    /// The revision of the last change that the history does not contain any more. An open watch that has read it goes on.
+    dropped: u64,
     /// Notifies the watches of this resource at every write. `Notify` wakes them in the order in which they started to
     /// wait; `watch` would wake them in a random order, and a test with a seed could not repeat a run.
     written: Arc<Notify>,
@@ -246,6 +248,7 @@ impl Transaction<'_> {
             objects: BTreeMap::new(),
             history: VecDeque::new(),
             compacted: 0,
+            dropped: 0,
             written: Arc::default(),
         })
     }
@@ -257,7 +260,8 @@ impl Transaction<'_> {
         resource.history.push_back(change);
         while resource.history.len() > limit {
             if let Some(old) = resource.history.pop_front() {
-                resource.compacted = old.object.revision;
+                resource.dropped = old.object.revision;
+                resource.compacted = resource.compacted.max(resource.dropped);
             }
         }
         resource.written.notify_waiters();

@@ -30,7 +30,7 @@ pub struct Violation {
 }
 
 /// What checks need beside the history.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Evidence {
     /// The tasks.
     pub tasks: Vec<PlannedTask>,

@@ -29,7 +29,7 @@ use tokio::sync::OnceCell;
 use self::real::{Ports, Real};
 use self::sandbox::Sandbox;
 
-pub use self::audit::AuditRecord;
+pub use self::audit::{AuditRecord, RequestReader, TimedRequest};
 pub use self::crd::install_crd;
 pub use self::proxy::{ProxiedRequest, Proxy, RefusalRule};
 
@@ -54,6 +54,9 @@ pub struct Options {
     /// Whether quota is counted, garbage is collected and deleted namespaces are emptied. A kube-controller-manager does
     /// this for the real server; the sandbox does it itself.
     pub controllers: bool,
+    /// Whether [`crate::recorder`] can follow all changes. A real API server then stores all objects as JSON, because the
+    /// recorder reads them from etcd.
+    pub recorded: bool,
 }
 
 /// Which API server a cluster has.
@@ -73,6 +76,8 @@ pub enum User {
     Admin,
     /// The executor's service account. The API server applies the flow control of an in-cluster controller to it.
     Executor,
+    /// The service account of a second executor, so that the requests of two executors can be told apart.
+    OtherExecutor,
     /// Simulated nodes and operators: `system:masters` too, but separate from the admin in the audit log.
     Sim,
 }
@@ -100,15 +105,16 @@ impl Default for Options {
             // A start takes 3 s on an idle machine. A loaded CI machine may need up to twenty times that.
             ready_timeout: Duration::from_secs(60),
             namespaces: vec!["flyte".to_owned()],
-            audited: vec![User::Executor],
+            audited: vec![User::Executor, User::OtherExecutor],
             apiserver_flags: Vec::new(),
             controllers: false,
+            recorded: false,
         }
     }
 }
 
 impl User {
-    const ALL: [Self; 3] = [Self::Admin, Self::Executor, Self::Sim];
+    const ALL: [Self; 4] = [Self::Admin, Self::Executor, Self::OtherExecutor, Self::Sim];
 
     /// The user name that the API server sees.
     #[must_use]
@@ -116,6 +122,7 @@ impl User {
         match self {
             Self::Admin => "admin",
             Self::Executor => "system:serviceaccount:flyte:executor",
+            Self::OtherExecutor => "system:serviceaccount:flyte:other-executor",
             Self::Sim => "sim",
         }
     }
@@ -123,7 +130,7 @@ impl User {
     fn groups(self) -> &'static str {
         match self {
             Self::Admin | Self::Sim => "system:masters",
-            Self::Executor => "system:serviceaccounts,system:serviceaccounts:flyte",
+            Self::Executor | Self::OtherExecutor => "system:serviceaccounts,system:serviceaccounts:flyte",
         }
     }
 
@@ -131,6 +138,7 @@ impl User {
         match self {
             Self::Admin => "admin",
             Self::Executor => "executor",
+            Self::OtherExecutor => "other-executor",
             Self::Sim => "sim",
         }
     }
@@ -199,7 +207,11 @@ impl Cluster {
             write_kubeconfig(dir.path(), user, &url, Some(&dir.path().join("ca.crt")))?;
         }
         audit::write_policy(dir.path(), &options.audited)?;
-        let real = Real::start(binaries, dir.path(), Ports { etcd, peer, api }, &options.apiserver_flags)?;
+        let mut flags = options.apiserver_flags.clone();
+        if options.recorded {
+            flags.push("--storage-media-type=application/json".to_owned());
+        }
+        let real = Real::start(binaries, dir.path(), Ports { etcd, peer, api }, &flags)?;
         let cluster = Self { url, options, plane: Plane::Real(real), dir };
         cluster.wait_ready().await?;
         Ok(cluster)
@@ -258,7 +270,7 @@ impl Cluster {
         let kubeconfig = Kubeconfig::read_from(&path).with_context(|| format!("reading {}", path.display()))?;
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         // As in the real program: the client does not retry, so the executor sees every refusal.
-        config.default_retry = user != User::Executor;
+        config.default_retry = !matches!(user, User::Executor | User::OtherExecutor);
         Ok(Client::try_from(config)?)
     }
 
@@ -289,6 +301,47 @@ impl Cluster {
     pub async fn restart_apiserver(&self) -> Result<()> {
         self.stop_apiserver();
         self.start_apiserver().await
+    }
+
+    /// Kills etcd without warning and starts it again with the same data. The sandbox has no etcd: its API server is
+    /// restarted instead.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn restart_etcd(&self) -> Result<()> {
+        match &self.plane {
+            Plane::Real(real) => {
+                real.restart_etcd(self.dir.path())?;
+                self.wait_ready().await
+            }
+            Plane::Sandbox(_) => self.restart_apiserver().await,
+        }
+    }
+
+    /// The address of etcd; `None` for the sandbox.
+    #[must_use]
+    pub fn etcd_url(&self) -> Option<String> {
+        match &self.plane {
+            Plane::Real(real) => Some(real.etcd_url()),
+            Plane::Sandbox(_) => None,
+        }
+    }
+
+    /// Whether this cluster was started with [`Options::recorded`].
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.options.recorded
+    }
+
+    /// Reads the requests of all users in [`Options::audited`], each once, from the first one on.
+    #[must_use]
+    pub fn follow_requests(&self) -> RequestReader {
+        match &self.plane {
+            Plane::Real(_) => RequestReader::of_log(self.dir.path(), &self.options.audited),
+            Plane::Sandbox(sandbox) => {
+                RequestReader::of_journal(std::sync::Arc::clone(sandbox.journal()), &self.options.audited)
+            }
+        }
     }
 
     /// The requests of `user` so far, oldest first. A watch is included as soon as it is open. A request is recorded a

@@ -10,7 +10,7 @@ use aileron_idl::flyteidl2::workflow::ActionEvent;
 use anyhow::{Context, Result, bail};
 use axum::body::Bytes;
 use jiff::Timestamp;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 pub use aileron_flyte_local::Code;
 
@@ -23,6 +23,30 @@ pub struct Fault {
     pub kind: FaultKind,
     /// How many requests are affected; `None` means all until [`EventsStub::heal`].
     pub times: Option<usize>,
+    /// Which service misbehaves.
+    pub service: Service,
+}
+
+/// A service of the control plane.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Service {
+    /// Both.
+    #[default]
+    Both,
+    /// The events service.
+    Events,
+    /// The cache service.
+    Cache,
+}
+
+impl Service {
+    fn affects(self, call: &Call) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Events => call.records_events(),
+            Self::Cache => !call.records_events(),
+        }
+    }
 }
 
 /// What goes wrong with a request.
@@ -41,8 +65,12 @@ pub enum FaultKind {
 /// An event that was stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// When the event arrived.
+    /// When the request with this event arrived. A fault may delay it before it is stored.
+    pub arrived: Timestamp,
+    /// When the event was stored.
     pub at: Timestamp,
+    /// Who sent it, if it came through a [`Listener`].
+    pub sender: Option<Arc<str>>,
     /// The number of the `Record` request, counted from 0. Events of one batch have the same number.
     pub request: usize,
     /// The event.
@@ -54,6 +82,21 @@ pub struct Recorded {
 pub struct EventsStub {
     server: Server,
     shared: Arc<Shared>,
+}
+
+/// A second address of the same services, for one sender. Events that arrive there are recorded with its name. The address
+/// is closed when this value is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    server: Server,
+}
+
+impl Listener {
+    /// The base address for the configuration of the sender.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.server.url().to_owned()
+    }
 }
 
 #[derive(Debug)]
@@ -73,6 +116,10 @@ struct State {
 #[derive(Debug, Default)]
 struct RecordedEvents {
     events: Vec<Recorded>,
+    followers: Vec<mpsc::UnboundedSender<Recorded>>,
+    /// Sender and time of arrival of the request that is being answered.
+    sender: Option<Arc<str>>,
+    arrived: Timestamp,
     /// `Record` requests so far, refused requests included.
     requests: usize,
 }
@@ -96,6 +143,12 @@ impl Fault {
         Self { kind: FaultKind::LoseAnswer, ..Self::default() }
     }
 
+    /// Only requests to this service.
+    #[must_use]
+    pub fn of(self, service: Service) -> Self {
+        Self { service, ..self }
+    }
+
     /// Only the next `times` requests.
     #[must_use]
     pub fn times(self, times: usize) -> Self {
@@ -117,7 +170,11 @@ impl Fault {
 impl EventStore for RecordedEvents {
     fn store(&mut self, events: Vec<ActionEvent>, now: Timestamp) -> Result<(), Refusal> {
         let request = self.requests - 1;
-        self.events.extend(events.into_iter().map(|event| Recorded { at: now, request, event }));
+        for event in events {
+            let recorded = Recorded { arrived: self.arrived, at: now, sender: self.sender.clone(), request, event };
+            self.followers.retain(|follower| follower.send(recorded.clone()).is_ok());
+            self.events.push(recorded);
+        }
         Ok(())
     }
 }
@@ -129,12 +186,28 @@ impl EventsStub {
     /// No port is free.
     pub async fn start() -> Result<Self> {
         let shared = Arc::<Shared>::default();
-        let answering = Arc::clone(&shared);
-        let server = Server::start(None, move |call| {
-            let shared = Arc::clone(&answering);
-            async move { shared.answer(&call).await }
-        });
-        Ok(Self { server: server.await.context("cannot listen on loopback")?, shared })
+        Ok(Self { server: serve(&shared, None).await?, shared })
+    }
+
+    /// Opens another address for one sender.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub async fn listen_for(&self, sender: &str) -> Result<Listener> {
+        Ok(Listener { server: serve(&self.shared, Some(sender.into())).await? })
+    }
+
+    /// All events that are stored from now on.
+    #[must_use]
+    pub fn follow(&self) -> mpsc::UnboundedReceiver<Recorded> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.shared.state().services.events.followers.push(sender);
+        receiver
+    }
+
+    /// Drops the stored events. A program that runs for hours calls it, to bound its memory.
+    pub fn forget_events(&self) {
+        self.shared.state().services.events.events.clear();
     }
 
     /// The base address for the executor's configuration.
@@ -201,6 +274,15 @@ impl EventsStub {
     }
 }
 
+async fn serve(shared: &Arc<Shared>, sender: Option<Arc<str>>) -> Result<Server> {
+    let shared = Arc::clone(shared);
+    let server = Server::start(None, move |call| {
+        let (shared, sender) = (Arc::clone(&shared), sender.clone());
+        async move { shared.answer(&call, sender).await }
+    });
+    server.await.context("cannot listen on loopback")
+}
+
 impl Default for Shared {
     fn default() -> Self {
         let services = Services { events: RecordedEvents::default(), cache: Cache::recording_calls() };
@@ -214,17 +296,23 @@ impl Shared {
     }
 
     /// Carries out a call, with the current fault.
-    async fn answer(&self, call: &Call) -> Result<Bytes, Refusal> {
+    async fn answer(&self, call: &Call, sender: Option<Arc<str>>) -> Result<Bytes, Refusal> {
+        let arrived = Timestamp::now();
         let fault = {
             let mut state = self.state();
             state.services.events.requests += usize::from(call.records_events());
-            state.fault.take()
+            if state.fault.service.affects(call) { state.fault.take() } else { Fault::default() }
         };
         tokio::time::sleep(fault.delay).await;
         if let FaultKind::RefusalRule(code) = fault.kind {
             return Err(code.with_message("refused by a fault of the test"));
         }
-        let outcome = self.state().services.answer(call, Timestamp::now());
+        let outcome = {
+            let mut state = self.state();
+            let events = &mut state.services.events;
+            (events.sender, events.arrived) = (sender, arrived);
+            state.services.answer(call, Timestamp::now())
+        };
         self.arrived.notify_waiters();
         match fault.kind {
             FaultKind::LoseAnswer => Err(Code::Unavailable.with_message("answer lost by a fault of the test")),

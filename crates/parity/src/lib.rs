@@ -1,9 +1,12 @@
 //! Tests of the whole program: recorded cases, and suites on a real Kubernetes API server and on the sandbox's.
 
+pub mod chaos;
 pub mod cluster;
 pub mod events_stub;
 pub mod kubelet;
+pub mod recorder;
 pub mod sbom;
+pub mod storage_stub;
 pub mod structure;
 pub mod suite;
 pub mod vectors;

@@ -16,7 +16,7 @@ mod task;
 pub use self::bench::{Bench, BenchOptions, started_once};
 pub use self::executor::{Executor, Settings};
 pub use self::logs::Logs;
-pub use self::program::{Program, binary};
+pub use self::program::{Program, Recording, binary};
 pub use self::scripts::{ATTEMPTS, Document, LEFT_RUNNING, attempts, script};
 pub use self::space::{Observation, Observations, Space, StatusView};
 pub use self::task::{Task, duration_inputs};

@@ -87,7 +87,9 @@ const ARROWS: &[(&str, &[&str])] = &[
         "aileron-parity",
         &[
             "aileron",
+            "aileron-history",
             "aileron-executor",
+            "aileron-lease",
             "aileron-preview",
             "aileron-action",
             "aileron-admission",

@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use crate::determinism::Random;
 
+/// How far a clock may be wrong, in seconds. A task that sleeps until a time that a wrong clock gave it may sleep this much
+/// longer, and every task must end soon after the last fault.
+pub const LARGEST_CLOCK_ERROR: u64 = 150;
 /// How many tokens the pool has at first.
 pub const FIRST_POOL_LIMIT: usize = 1;
 
@@ -190,7 +193,10 @@ fn incident(random: &Random, executors: usize) -> Incident {
             let cut = random.pick(&[Cut::All, Cut::Lease, Cut::Watches, Cut::Writes]).copied();
             Incident::Partition(executor, cut.unwrap_or(Cut::All), span)
         }
-        7 => Incident::ClockJump(executor, i64::try_from(random.below(7_200)).unwrap_or_default() - 3_600),
+        7 => {
+            let seconds = i64::try_from(random.below(2 * LARGEST_CLOCK_ERROR)).unwrap_or_default();
+            Incident::ClockJump(executor, seconds - i64::try_from(LARGEST_CLOCK_ERROR).unwrap_or_default())
+        }
         8 => Incident::ApiOutage(span),
         9 => Incident::EventsOutage(span),
         10 => {

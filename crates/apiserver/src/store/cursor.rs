@@ -62,8 +62,8 @@ impl Cursor {
         let mut transaction = store.lock();
         let now = transaction.revision();
         let resource = transaction.resource(&self.resource);
-        if self.after < resource.compacted {
-            return Err(ApiError::expired(self.after, resource.compacted));
+        if self.after < resource.dropped {
+            return Err(ApiError::expired(self.after, resource.dropped));
         }
         let from = resource.history.partition_point(|change| change.object.revision <= self.after);
         let changes: Vec<_> = resource.history.range(from..).cloned().collect();

@@ -62,6 +62,9 @@ impl Transaction<'_> {
     pub(crate) fn compact(&mut self) {
         let revision = self.content.revision;
         for resource in self.content.resources.values_mut() {
+            if let Some(last) = resource.history.back() {
+                resource.dropped = last.object.revision;
+            }
             resource.history.clear();
             resource.compacted = revision;
         }

@@ -55,3 +55,19 @@ fn renumbered_objects_are_the_same_with_lower_revisions() {
     assert_eq!(versions, ["\"a\"@\"1\"", "\"b\"@\"3\"", "\"c\"@\"2\""]);
     assert_eq!(store.lock().put(&kind, map("d")).revision, 4);
 }
+
+#[test]
+fn a_cursor_that_has_read_everything_goes_on_after_the_history_was_dropped() {
+    let (store, registry) = (Store::new(10), Registry::new());
+    let (maps, others) = (registry.by_resource("configmaps").unwrap(), registry.by_resource("secrets").unwrap());
+    let (_, mut reader) = store.open(&maps.resource, "", WatchStart::Now).unwrap();
+    let (_, mut late) = store.open(&maps.resource, "", WatchStart::Now).unwrap();
+    store.lock().put(&maps, map("a"));
+    assert_eq!(reader.advance(&store).unwrap().len(), 1);
+    // Changes of other resources raise the revision, but the reader has missed none of its own.
+    store.lock().put(&others, map("b"));
+    store.compact();
+    store.lock().put(&maps, map("c"));
+    assert_eq!(reader.advance(&store).unwrap().len(), 1);
+    assert_eq!(late.advance(&store).unwrap_err().code, 410);
+}

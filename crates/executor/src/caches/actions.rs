@@ -230,10 +230,14 @@ impl ActionStore {
         }
     }
 
-    /// Records that an action has ended and is labelled as such. Everything but its resource version is dropped.
+    /// Records that an action has ended and is labelled as such. Everything but its resource version is dropped, unless a
+    /// newer version is stored: the action is being deleted, and the answer to the write of the labels came late.
     pub fn ended(&self, key: &ActionKey, metadata: &ObjectMeta) {
-        if let Some(entry) = self.lock().entries.get_mut(key) {
-            entry.version = entry.version.max(version(metadata));
+        let written = version(metadata);
+        if let Some(entry) = self.lock().entries.get_mut(key)
+            && written >= entry.version
+        {
+            entry.version = written;
             entry.known = Known::Ended;
         }
     }
@@ -393,6 +397,18 @@ mod tests {
         assert!(store.get(&key()).is_some());
         store.remove(&key(), Some("u"));
         assert!(store.get(&key()).is_none());
+    }
+
+    #[test]
+    fn a_late_answer_about_the_labels_does_not_drop_the_last_round() {
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
+        let mut deleting = object("9", "old");
+        deleting.metadata.deletion_timestamp =
+            Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
+        assert!(store.observe(deleting));
+        store.ended(&key(), &object("8", "").metadata);
+        assert!(store.get(&key()).is_some());
     }
 
     #[test]

@@ -7,9 +7,10 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, Uri, header};
+use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{AuditRecord, User, locked};
+use super::{AuditRecord, TimedRequest, User, locked};
 
 /// Limit for request bodies. It is larger than the server's own limit, so the server refuses bodies that are too large.
 pub(super) const BODY_LIMIT: usize = 16 << 20;
@@ -19,24 +20,34 @@ const TAIL: usize = 40;
 /// All requests so far, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    records: Mutex<Vec<(User, AuditRecord)>>,
+    records: Mutex<Vec<TimedRequest>>,
 }
 
 impl Journal {
     pub(super) fn of(&self, user: User) -> Vec<AuditRecord> {
-        locked(&self.records).iter().filter(|(who, _)| *who == user).map(|(_, record)| record.clone()).collect()
+        let records = locked(&self.records);
+        records.iter().filter(|request| request.user == user).map(|request| request.record.clone()).collect()
+    }
+
+    /// The requests from this number on, counted from 0.
+    pub(super) fn since(&self, first: usize) -> Vec<TimedRequest> {
+        locked(&self.records).get(first..).unwrap_or_default().to_vec()
     }
 
     pub(super) fn tail(&self) -> String {
         let records = locked(&self.records);
         let last = &records[records.len().saturating_sub(TAIL)..];
-        last.iter().map(|(who, record)| format!("{who:?} {} {} {}\n", record.verb, record.uri, record.code)).collect()
+        let line = |TimedRequest { user, record, .. }: &TimedRequest| {
+            format!("{user:?} {} {} {}\n", record.verb, record.uri, record.code)
+        };
+        last.iter().map(line).collect()
     }
 }
 
 /// Rejects unknown users and records the requests of the others. A request is recorded when its answer begins, so that
 /// open watches are included.
 pub(super) async fn record(State(journal): State<Arc<Journal>>, mut request: Request, next: Next) -> Response {
+    let received = Timestamp::now();
     let Some(user) = identify(&mut request) else { return StatusCode::UNAUTHORIZED.into_response() };
     let mut record = describe(request.method(), request.uri());
     if record.verb == "create" && record.name.is_empty() {
@@ -47,7 +58,7 @@ pub(super) async fn record(State(journal): State<Arc<Journal>>, mut request: Req
     }
     let response = next.run(request).await;
     record.code = response.status().as_u16();
-    locked(&journal.records).push((user, record));
+    locked(&journal.records).push(TimedRequest { user, received, completed: Timestamp::now(), record });
     response
 }
 

@@ -99,15 +99,23 @@ impl Proxy {
     /// # Errors
     /// No port is free.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
+        Self::start_as(cluster, User::Executor).await
+    }
+
+    /// As [`Proxy::start`], with another user.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub async fn start_as(cluster: &Cluster, user: User) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("listening on loopback")?;
         let url = format!("http://{}", listener.local_addr()?);
         let state = Arc::new(ProxyState {
-            server: cluster.client(User::Executor).await?,
+            server: cluster.client(user).await?,
             rules: Mutex::default(),
             requests: Mutex::default(),
             watches: Mutex::default(),
         });
-        let kubeconfig = cluster.dir().join("proxy.kubeconfig");
+        let kubeconfig = cluster.dir().join(format!("proxy-of-{}.kubeconfig", user.file_stem()));
         write_kubeconfig(&kubeconfig, &url)?;
         let stop = CancellationToken::new();
         let router = Router::new().fallback(answer).with_state(Arc::clone(&state));
@@ -135,6 +143,16 @@ impl Proxy {
     /// Adds a rule for requests to refuse.
     pub fn refuse(&self, rule: RefusalRule) {
         locked(&self.state.rules).push(rule);
+    }
+
+    /// Removes all rules: requests are forwarded again.
+    pub fn stop_refusing(&self) {
+        locked(&self.state.rules).clear();
+    }
+
+    /// Drops the recorded requests. A program that runs for hours calls it, to bound its memory.
+    pub fn forget_requests(&self) {
+        locked(&self.state.requests).clear();
     }
 
     /// Ends all open watches.

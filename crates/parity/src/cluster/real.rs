@@ -21,6 +21,8 @@ pub(super) struct Real {
     apiserver: Mutex<Process>,
     etcd: Mutex<Process>,
     command: Vec<String>,
+    etcd_command: Vec<String>,
+    etcd_port: u16,
 }
 
 /// Ports that were free when they were chosen.
@@ -33,10 +35,12 @@ pub(super) struct Ports {
 
 impl Real {
     pub(super) fn start(binaries: &Path, dir: &Path, ports: Ports, flags: &[String]) -> Result<Self> {
-        let etcd = Process::spawn(dir, "etcd", &etcd_command(binaries, dir, ports.etcd, ports.peer))?;
+        let etcd_command = etcd_command(binaries, dir, ports.etcd, ports.peer);
+        let etcd = Process::spawn(dir, "etcd", &etcd_command)?;
         let command = apiserver_command(binaries, dir, ports.etcd, ports.api, flags);
         let apiserver = Process::spawn(dir, "kube-apiserver", &command)?;
-        Ok(Self { manager: None, apiserver: apiserver.into(), etcd: etcd.into(), command })
+        let etcd_port = ports.etcd;
+        Ok(Self { manager: None, apiserver: apiserver.into(), etcd: etcd.into(), command, etcd_command, etcd_port })
     }
 
     /// Starts kube-controller-manager. It reconnects by itself when the API server is unavailable.
@@ -53,6 +57,18 @@ impl Real {
     pub(super) fn start_apiserver(&self, dir: &Path) -> Result<()> {
         *locked(&self.apiserver) = Process::spawn(dir, "kube-apiserver", &self.command)?;
         Ok(())
+    }
+
+    /// Kills etcd and starts it again. Its data survives, because a killed process loses nothing that it has written.
+    pub(super) fn restart_etcd(&self, dir: &Path) -> Result<()> {
+        let mut etcd = locked(&self.etcd);
+        etcd.stop();
+        *etcd = Process::spawn(dir, "etcd", &self.etcd_command)?;
+        Ok(())
+    }
+
+    pub(super) fn etcd_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.etcd_port)
     }
 
     pub(super) async fn wait_ready(&self, client: &Client, dir: &Path, limit: Duration) -> Result<()> {

@@ -60,7 +60,7 @@ impl Sandbox {
         &self.server
     }
 
-    pub(super) fn journal(&self) -> &Journal {
+    pub(super) fn journal(&self) -> &Arc<Journal> {
         &self.journal
     }
 

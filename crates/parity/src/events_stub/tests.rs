@@ -19,7 +19,7 @@ async fn record(shared: &Shared, action: &str) -> Result<Bytes, Code> {
     let mut headers = HeaderMap::new();
     headers.insert("content-type", "application/proto".parse().unwrap());
     let call = Call { procedure: RECORD.to_owned(), headers, body: event(action).encode_to_vec().into() };
-    shared.answer(&call).await.map_err(|refusal| refusal.code)
+    shared.answer(&call, None).await.map_err(|refusal| refusal.code)
 }
 
 #[tokio::test]
@@ -67,4 +67,29 @@ async fn the_stub_listens_and_a_wait_ends_with_the_event() {
     stub.fault(Fault::slow(second / 10));
     client.call::<_, RecordResponse>(RECORD, &request).await.unwrap();
     assert!(started.elapsed() > second / 10);
+}
+
+#[tokio::test]
+async fn a_follower_gets_each_event_with_the_name_of_its_sender() {
+    crate::init();
+    let stub = EventsStub::start().await.unwrap();
+    let (mut followed, listener) = (stub.follow(), stub.listen_for("first").await.unwrap());
+    for url in [listener.url(), stub.url()] {
+        let client = ConnectClient::new(&url, ConnectOptions::default()).unwrap();
+        client.call::<_, RecordResponse>(RECORD, &event("a")).await.unwrap();
+    }
+    stub.forget_events();
+    assert_eq!(followed.recv().await.unwrap().sender.as_deref(), Some("first"));
+    let second = followed.recv().await.unwrap();
+    assert!(second.sender.is_none() && second.arrived <= second.at);
+    assert!(stub.events().is_empty());
+}
+
+#[tokio::test]
+async fn a_fault_of_one_service_leaves_the_other_alone() {
+    let shared = Shared::default();
+    shared.state().fault = Fault::refuse(Code::Unavailable).of(Service::Cache);
+    record(&shared, "a").await.unwrap();
+    shared.state().fault = Fault::refuse(Code::Unavailable).of(Service::Events);
+    assert_eq!(record(&shared, "a").await, Err(Code::Unavailable));
 }

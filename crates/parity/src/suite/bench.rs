@@ -1,15 +1,16 @@
 //! The environment of an executor: control plane, kubelet, services, storage.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
-use super::{Executor, Settings, Space, script};
+use super::{Executor, Program, Recording, Settings, Space, script};
 use crate::cluster::{self, Cluster, Server, User, install_crd};
 use crate::events_stub::EventsStub;
 use crate::kubelet::{self, Kubelet, Store};
+use crate::recorder::Recorder;
 
 /// A cluster with the definition of TaskAction, a kubelet for all pods, the services, and a directory for files.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct BenchOptions {
     pub controllers: bool,
     /// Additional flags for a real API server.
     pub apiserver_flags: Vec<String>,
+    /// Whether a [`Recorder`](crate::recorder::Recorder) can follow the bench.
+    pub recorded: bool,
     /// Changes the kubelet's settings, such as how long containers take to stop.
     pub kubelet: fn(kubelet::Settings) -> kubelet::Settings,
 }
@@ -49,6 +52,7 @@ impl Default for BenchOptions {
             server: Server::default(),
             controllers: false,
             apiserver_flags: Vec::new(),
+            recorded: false,
             kubelet: std::convert::identity,
         }
     }
@@ -60,8 +64,9 @@ impl Bench {
     /// # Errors
     /// A part did not start.
     pub async fn start(options: BenchOptions) -> Result<Self> {
-        let BenchOptions { server, controllers, apiserver_flags, kubelet } = options;
-        let options = cluster::Options { server, controllers, apiserver_flags, ..cluster::Options::default() };
+        let BenchOptions { server, controllers, apiserver_flags, recorded, kubelet } = options;
+        let options =
+            cluster::Options { server, controllers, apiserver_flags, recorded, ..cluster::Options::default() };
         let cluster = Cluster::start(options).await?;
         let crd = aileron_action::crd::crd()?;
         install_crd(&cluster.client(User::Admin).await?, &crd).await?;
@@ -83,6 +88,23 @@ impl Bench {
         Settings::new(&self.stub.url(), &self.data())
     }
 
+    /// Starts the real program so that the recorder knows its requests and events. `name` must be new, and two programs that
+    /// run at the same time need different users. Programs of one user share a log.
+    ///
+    /// # Errors
+    /// The program cannot be built or started.
+    pub async fn recorded_program(
+        &self,
+        recorder: &Arc<Recorder>,
+        settings: &Settings,
+        user: User,
+        name: &str,
+    ) -> Result<Program> {
+        let recording = Recording { recorder, stub: &self.stub, user };
+        let (kubeconfig, log) = (self.cluster.kubeconfig(user), format!("{user:?}"));
+        Program::start_recorded(&self.cluster, &kubeconfig, settings, (name, &log), &recording).await
+    }
+
     /// Creates a namespace for one suite.
     ///
     /// # Errors
@@ -99,6 +121,16 @@ impl Server {
     /// The bench did not start.
     pub async fn bench(self) -> Result<Bench> {
         Bench::start(BenchOptions { server: self, ..BenchOptions::default() }).await
+    }
+
+    /// Starts a new bench on this kind of server, and a recorder that follows it.
+    ///
+    /// # Errors
+    /// The bench did not start.
+    pub async fn recorded_bench(self) -> Result<(Bench, Arc<Recorder>)> {
+        let bench = Bench::start(BenchOptions { server: self, recorded: true, ..BenchOptions::default() }).await?;
+        let recorder = Recorder::start(&bench.cluster, &bench.stub).await?;
+        Ok((bench, Arc::new(recorder)))
     }
 
     /// The bench that most suites share, with one executor on it.

@@ -3,14 +3,16 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::{POLL_INTERVAL, Settings, WAIT_TIMEOUT};
 use crate::cluster::{Cluster, User};
+use crate::events_stub::{EventsStub, Listener};
+use crate::recorder::Recorder;
 
 /// Shell script that runs the program with a watcher. The watcher kills the program when the pipe from this process closes,
 /// so that the program ends even if this process is killed.
@@ -46,6 +48,26 @@ const SOURCES: [&str; 14] = [
 pub struct Program {
     child: Child,
     log: PathBuf,
+    recorded: Option<RecordedLife>,
+}
+
+/// What a program needs so that its requests and events can be told from those of others.
+#[derive(Debug)]
+pub struct Recording<'a> {
+    /// The recorder that is told about the life of the program.
+    pub recorder: &'a Arc<Recorder>,
+    /// The services of the program.
+    pub stub: &'a EventsStub,
+    /// The user of its requests. Two programs that run at the same time need different users.
+    pub user: User,
+}
+
+/// The recorder is told when the program ends.
+#[derive(Debug)]
+struct RecordedLife {
+    recorder: Arc<Recorder>,
+    name: String,
+    _listener: Listener,
 }
 
 impl Program {
@@ -62,9 +84,39 @@ impl Program {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_as(cluster: &Cluster, kubeconfig: &Path, settings: &Settings, name: &str) -> Result<Self> {
-        let config = cluster.dir().join(format!("{name}.yaml"));
+        Self::spawn(cluster, kubeconfig, settings, name, name)
+    }
+
+    /// Starts the program as the user of a recording. `name` must be new: it is the name of its pod. Its log and its
+    /// configuration are `log`.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_recorded(
+        cluster: &Cluster,
+        kubeconfig: &Path,
+        settings: &Settings,
+        (name, log): (&str, &str),
+        recording: &Recording<'_>,
+    ) -> Result<Self> {
+        let listener = recording.stub.listen_for(name).await?;
+        let settings = settings
+            .clone()
+            .with(&["executor", "EventsServiceURL"], listener.url())
+            .with(&["executor", "cacheServiceURL"], listener.url());
+        // Built before its life begins, because a build takes minutes.
+        binary()?;
+        recording.recorder.started(recording.user, name);
+        let mut program = Self::spawn(cluster, kubeconfig, &settings, name, log)?;
+        let recorder = Arc::clone(recording.recorder);
+        program.recorded = Some(RecordedLife { recorder, name: name.to_owned(), _listener: listener });
+        Ok(program)
+    }
+
+    fn spawn(cluster: &Cluster, kubeconfig: &Path, settings: &Settings, name: &str, log: &str) -> Result<Self> {
+        let config = cluster.dir().join(format!("{log}.yaml"));
         fs::write(&config, settings.text())?;
-        let log = cluster.dir().join(format!("{name}.log"));
+        let log = cluster.dir().join(format!("{log}.log"));
         let file = OpenOptions::new().create(true).append(true).open(&log)?;
         let child = Command::new("sh")
             .args(["-c", GUARD_SCRIPT, "aileron"])
@@ -82,7 +134,7 @@ impl Program {
             .stderr(file)
             .spawn()
             .context("starting aileron")?;
-        Ok(Self { child, log })
+        Ok(Self { child, log, recorded: None })
     }
 
     /// The log, including that of earlier programs with the same name.
@@ -124,9 +176,52 @@ impl Program {
         }
     }
 
+    /// The exit status, if the program has ended by itself.
+    ///
+    /// # Errors
+    /// The system does not know the process.
+    pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// The number of the process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// `kill -9`.
     pub fn kill(mut self) {
         self.end();
+    }
+
+    /// Stops the process with SIGSTOP.
+    ///
+    /// # Errors
+    /// The signal cannot be sent.
+    pub fn pause(&self) -> Result<()> {
+        self.signal("STOP")?;
+        if let Some(RecordedLife { recorder, name, .. }) = &self.recorded {
+            recorder.paused(name);
+        }
+        Ok(())
+    }
+
+    /// Lets a paused process go on with SIGCONT.
+    ///
+    /// # Errors
+    /// The signal cannot be sent.
+    pub fn go_on(&self) -> Result<()> {
+        if let Some(RecordedLife { recorder, name, .. }) = &self.recorded {
+            recorder.continues(name);
+        }
+        self.signal("CONT")
+    }
+
+    fn signal(&self, signal: &str) -> Result<()> {
+        let status = Command::new("kill").args(["-s", signal, &self.child.id().to_string()]).status();
+        ensure!(status.context("running kill")?.success(), "SIG{signal} could not be sent");
+        Ok(())
     }
 
     /// Sends SIGTERM and waits until the program has ended.
@@ -134,8 +229,7 @@ impl Program {
     /// # Errors
     /// The program did not end in time, or ended with an error.
     pub async fn terminate(mut self) -> Result<()> {
-        let id = self.child.id().to_string();
-        Command::new("kill").args(["-s", "TERM", &id]).status().context("running kill")?;
+        self.signal("TERM")?;
         let begin = Instant::now();
         loop {
             match self.child.try_wait()? {
@@ -148,8 +242,13 @@ impl Program {
     }
 
     fn end(&mut self) {
+        let had_ended = self.child.try_wait().ok().flatten();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(RecordedLife { recorder, name, .. }) = self.recorded.take() {
+            recorder
+                .ended(&name, &had_ended.map_or_else(|| "is killed".to_owned(), |status| format!("ended: {status}")));
+        }
         if let Some(mut pipe) = self.child.stdin.take() {
             // An error means that the watcher has already ended.
             let _ = pipe.write_all(b"stop\n");
@@ -185,8 +284,9 @@ fn find_or_build() -> Result<PathBuf> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
         command.args(["build", "--locked", "--quiet", "--package", "aileron"]).current_dir(&crates);
-        if target.ends_with("release") {
-            command.arg("--release");
+        // The directory has the name of the profile, except for this one.
+        if let Some(profile) = target.file_name().filter(|name| *name != "debug") {
+            command.arg("--profile").arg(profile);
         }
         let status = command.status().context("running cargo")?;
         if !status.success() {

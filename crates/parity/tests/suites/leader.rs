@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use aileron_parity::suite::{Program, Server, StatusView, Task, WAIT_TIMEOUT};
+use aileron_history::plan::{Expected, PlannedTask};
+use aileron_parity::cluster::User;
+use aileron_parity::recorder::Expectations;
+use aileron_parity::suite::{Server, StatusView, Task, WAIT_TIMEOUT};
 use anyhow::{Context, Result};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams};
@@ -15,14 +18,14 @@ async fn leader(leases: &Api<Lease>) -> Result<String> {
 }
 
 async fn one_executor_leads_and_the_other_takes_over(on: Server) -> Result<()> {
-    let bench = on.bench().await?;
+    let (bench, recorder) = on.recorded_bench().await?;
     let space = bench.space("led").await?;
     let settings = bench.settings().with(&["executor", "leaderElect"], true);
     let leases: Api<Lease> = Api::namespaced(space.admin.clone(), "flyte");
 
-    let mut first = Program::start(&bench.cluster, &settings, "first")?;
+    let mut first = bench.recorded_program(&recorder, &settings, User::Executor, "first").await?;
     first.until_started().await?;
-    let mut second = Program::start(&bench.cluster, &settings, "second")?;
+    let mut second = bench.recorded_program(&recorder, &settings, User::OtherExecutor, "second").await?;
     assert!(leader(&leases).await?.starts_with("first"));
     space.submit(&Task::container("one")).await?;
     space.until_ended("one").await?;
@@ -38,12 +41,23 @@ async fn one_executor_leads_and_the_other_takes_over(on: Server) -> Result<()> {
     assert!(second.has_started() && leader(&leases).await?.starts_with("second"));
 
     // An executor that is shut down releases the lease, so the third one need not wait for it to expire.
-    let mut third = Program::start(&bench.cluster, &settings, "third")?;
+    let mut third = bench.recorded_program(&recorder, &settings, User::Executor, "third").await?;
     second.terminate().await?;
     space.submit(&Task::container("three")).await?;
     let action = space.within(Duration::from_secs(10), "three", "ended", |action| action.outcome().is_some()).await?;
     assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
     third.check()?;
     assert_eq!(space.runs().len(), 3);
+
+    let planned = |name: &str| PlannedTask {
+        namespace: "led".to_owned(),
+        name: name.to_owned(),
+        task_type: "container".to_owned(),
+        is_cached: false,
+        expected: Expected::Success(1),
+    };
+    let tasks = ["one", "two", "three"].map(planned).to_vec();
+    let quiet_for = Duration::from_secs(2);
+    recorder.conclude(Expectations { tasks, quiet_for, ..Expectations::default() }).await?.ensure_kept()?;
     third.terminate().await
 }

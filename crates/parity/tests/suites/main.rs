@@ -3,10 +3,12 @@
 
 mod apiserver;
 mod cache;
+mod chaos;
 mod deletion;
 mod events;
 mod failure;
 mod finished;
+mod history;
 mod invalid;
 mod leader;
 mod limits;

@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use aileron_history::plan::{Expected, PlannedTask};
+use aileron_history::traces::Traces;
 use aileron_idl::flyteidl2::common::ActionPhase::{Aborted, Failed, Succeeded};
+use aileron_parity::cluster::User;
+use aileron_parity::recorder::Expectations;
 use aileron_parity::suite::{Program, Server, StatusView, Task};
 use anyhow::{Context, Result};
 use kube::ResourceExt;
@@ -44,14 +48,25 @@ const KINDS: [(&[&str], u32, bool); 4] = [
     (&["fail:1", "fail:2@200", "error:Last:recoverable"], 3, false),
 ];
 
+fn planned(namespace: &str, number: usize) -> PlannedTask {
+    let (_, attempts, succeeds) = KINDS[number % KINDS.len()];
+    PlannedTask {
+        namespace: namespace.to_owned(),
+        name: format!("t{number}"),
+        task_type: "container".to_owned(),
+        is_cached: false,
+        expected: if succeeds { Expected::Success(attempts) } else { Expected::Failure(attempts) },
+    }
+}
+
 async fn a_killed_executor_neither_loses_nor_repeats_work(on: Server) -> Result<()> {
     const TASKS: usize = 32;
     const KILLS: usize = 14;
     let mut random = Random::seeded()?;
-    let bench = on.bench().await?;
+    let (bench, recorder) = on.recorded_bench().await?;
     let space = bench.space("killed").await?;
     let settings = bench.settings();
-    let mut program = Program::start(&bench.cluster, &settings, "executor")?;
+    let mut program = bench.recorded_program(&recorder, &settings, User::Executor, "executor").await?;
     program.until_started().await?;
 
     let aborted = ["a0", "a1", "a2", "a3"];
@@ -71,7 +86,8 @@ async fn a_killed_executor_neither_loses_nor_repeats_work(on: Server) -> Result<
         tokio::time::sleep(Duration::from_millis(50 + random.below(350))).await;
         program.check()?;
         program.kill();
-        program = Program::start(&bench.cluster, &settings, "executor")?;
+        let name = format!("executor-after-{kill}");
+        program = bench.recorded_program(&recorder, &settings, User::Executor, &name).await?;
         if kill % 3 == 0 {
             // Otherwise the executor would never complete its start on a slow machine.
             let begun = program.log().matches("caches are complete").count();
@@ -120,6 +136,13 @@ async fn a_killed_executor_neither_loses_nor_repeats_work(on: Server) -> Result<
     }
     // Pods of earlier attempts are deleted, even if an executor was killed before it deleted them.
     space.until_pods(&last_pods.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+
+    let tasks = (0..TASKS).map(|number| planned("killed", number)).collect();
+    let traces = Traces::default();
+    aborted.iter().for_each(|name| traces.disturb("killed", name));
+    let quiet_for = Duration::from_secs(2);
+    let conclusion = recorder.conclude(Expectations { tasks, traces, quiet_for, ..Expectations::default() }).await?;
+    conclusion.ensure_kept()?;
     program.terminate().await
 }
 

@@ -364,6 +364,29 @@ pub const MUTATIONS: &[Mutation] = &[
         )],
     },
     Mutation {
+        breaks: "a late answer about the end of an action drops its last round",
+        edits: &[edit(
+            "executor/src/caches/actions.rs",
+            "&& written >= entry.version\n        {\n            entry.version = written;",
+            "{\n            entry.version = entry.version.max(written);",
+        )],
+    },
+    Mutation {
+        breaks: "a request that arrives twice adds our finalizer twice",
+        edits: &[
+            edit(
+                "executor/src/cluster/kube/actions.rs",
+                "{\"op\": \"test\", \"path\": \"/metadata/finalizers\", \"value\": others},",
+                "{\"op\": \"test\", \"path\": \"/metadata/finalizers/0\", \"value\": others[0]},",
+            ),
+            edit(
+                "executor/src/cluster/kube/actions.rs",
+                "let ours = names.iter().enumerate().rev().filter(",
+                "let ours = names.iter().enumerate().rev().take(1).filter(",
+            ),
+        ],
+    },
+    Mutation {
         breaks: "a standby replica keeps a work queue",
         edits: &[edit(
             "executor/src/queue.rs",

@@ -54,30 +54,19 @@ impl KubeActions {
 impl Actions for KubeActions {
     async fn add_finalizer(&self, action: &Action) -> Result<(), ApiError> {
         let key = ActionKey::of(&action.object.metadata);
-        let has_some = action.object.metadata.finalizers.as_ref().is_some_and(|names| !names.is_empty());
-        // Appending keeps the finalizers of other controllers. If there is no list yet, the patch tests that this is still so.
-        let patch = if has_some {
-            json!([{"op": "add", "path": "/metadata/finalizers/-", "value": ACTION_FINALIZER}])
-        } else {
-            json!([
-                {"op": "test", "path": "/metadata/finalizers", "value": null},
-                {"op": "add", "path": "/metadata/finalizers", "value": [ACTION_FINALIZER]},
-            ])
-        };
+        let patch = json_patch(addition(&action.object.metadata))?;
         let _permit = self.writer.write_permit().await?;
-        let metadata = self.patch_metadata(&key, &json_patch(patch)?).await?;
+        let metadata = self.patch_metadata(&key, &patch).await?;
         self.action_store.wrote_metadata(&key, &metadata);
         Ok(())
     }
 
     async fn remove_finalizer(&self, action: &Action) -> Result<(), ApiError> {
         let key = ActionKey::of(&action.object.metadata);
-        let names = action.object.metadata.finalizers.as_deref().unwrap_or_default();
-        let Some(index) = names.iter().position(|name| name == ACTION_FINALIZER) else { return Ok(()) };
-        let path = format!("/metadata/finalizers/{index}");
-        let patch = json!([{"op": "test", "path": path, "value": ACTION_FINALIZER}, {"op": "remove", "path": path}]);
+        let Some(patch) = removal(&action.object.metadata) else { return Ok(()) };
+        let patch = json_patch(patch)?;
         let _permit = self.writer.write_permit().await?;
-        let metadata = self.patch_metadata(&key, &json_patch(patch)?).await?;
+        let metadata = self.patch_metadata(&key, &patch).await?;
         self.action_store.wrote_metadata(&key, &metadata);
         Ok(())
     }
@@ -157,6 +146,38 @@ fn requests(key: &ActionKey) -> kube::core::request::Request {
     at("flyte.org", "v1", "taskactions", &key.namespace)
 }
 
+/// A patch that adds our finalizer after those of others. The API server refuses it if the list has changed: a request that
+/// arrives twice must not add the finalizer twice.
+fn addition(known: &ObjectMeta) -> Value {
+    let uid = json!({"op": "test", "path": "/metadata/uid", "value": known.uid});
+    match known.finalizers.as_deref() {
+        None | Some([]) => json!([
+            uid,
+            {"op": "test", "path": "/metadata/finalizers", "value": null},
+            {"op": "add", "path": "/metadata/finalizers", "value": [ACTION_FINALIZER]},
+        ]),
+        Some(others) => json!([
+            uid,
+            {"op": "test", "path": "/metadata/finalizers", "value": others},
+            {"op": "add", "path": "/metadata/finalizers/-", "value": ACTION_FINALIZER},
+        ]),
+    }
+}
+
+/// A patch that removes our finalizer and nothing else; `None` if there is none. An older executor may have added it twice.
+fn removal(known: &ObjectMeta) -> Option<Value> {
+    let names = known.finalizers.as_deref().unwrap_or_default();
+    // From the last to the first, because each removal moves those behind it.
+    let ours = names.iter().enumerate().rev().filter(|(_, name)| *name == ACTION_FINALIZER);
+    let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": known.uid})];
+    for (index, _) in ours {
+        let path = format!("/metadata/finalizers/{index}");
+        operations.push(json!({"op": "test", "path": path, "value": ACTION_FINALIZER}));
+        operations.push(json!({"op": "remove", "path": path}));
+    }
+    (operations.len() > 1).then_some(Value::Array(operations))
+}
+
 fn json_patch(operations: Value) -> Result<Patch<Value>, ApiError> {
     serde_json::from_value(operations)
         .map(Patch::Json)
@@ -171,4 +192,52 @@ fn truncated(note: &str) -> String {
         end -= 1;
     }
     note[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn with(finalizers: &[&str]) -> ObjectMeta {
+        let finalizers = finalizers.iter().map(|name| (*name).to_owned()).collect();
+        ObjectMeta { uid: Some("u".into()), finalizers: Some(finalizers), ..ObjectMeta::default() }
+    }
+
+    /// The finalizers after these patches, each made for what `known` shows. A patch that the API server refuses changes
+    /// nothing.
+    fn after(object: &ObjectMeta, patches: &[Value]) -> Vec<String> {
+        let mut object = json!({"metadata": object});
+        for patch in patches {
+            let patch: json_patch::Patch = serde_json::from_value(patch.clone()).unwrap();
+            let mut changed = object.clone();
+            if json_patch::patch(&mut changed, &patch).is_ok() {
+                object = changed;
+            }
+        }
+        serde_json::from_value(object["metadata"]["finalizers"].clone()).unwrap()
+    }
+
+    #[test]
+    fn a_request_that_arrives_twice_adds_the_finalizer_once() {
+        let others = with(&["example.org/hold"]);
+        let patch = addition(&others);
+        assert_eq!(after(&others, &[patch.clone(), patch]), ["example.org/hold", ACTION_FINALIZER]);
+    }
+
+    #[test]
+    fn every_copy_of_our_finalizer_is_removed_and_no_other() {
+        let known = with(&[ACTION_FINALIZER, "example.org/hold", ACTION_FINALIZER]);
+        let patch = removal(&known).unwrap();
+        assert_eq!(after(&known, &[patch.clone(), patch]), ["example.org/hold"]);
+        assert_eq!(removal(&with(&["example.org/hold"])), None);
+    }
+
+    #[test]
+    fn a_later_action_of_the_same_name_is_not_changed() {
+        let known = with(&[ACTION_FINALIZER]);
+        let later = ObjectMeta { uid: Some("v".into()), ..known.clone() };
+        assert_eq!(after(&later, &[removal(&known).unwrap()]), [ACTION_FINALIZER]);
+    }
 }
