@@ -59,6 +59,7 @@ $(CARGO_DENY)/bin/cargo-deny:
 
 deny: toolchain $(CARGO_DENY)/bin/cargo-deny ## Check licences, banned crates and sources with cargo-deny (installs it once)
 	$(CARGO_DENY)/bin/cargo-deny --locked check bans licenses sources
+	$(CARGO_DENY)/bin/cargo-deny --locked --manifest-path fuzz/Cargo.toml check --config deny.toml bans licenses sources
 
 # Not part of `make test`: the database is a git repository that cannot be reached from every machine.
 advisories: toolchain $(CARGO_DENY)/bin/cargo-deny ## Check for known vulnerabilities and yanked crates (needs the network)
