@@ -268,7 +268,8 @@ fn without_password(url: &str) -> String {
     // A password that is not escaped may contain the letters that end an authority. Then a colon is followed by it instead
     // of by a port.
     let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let has_password = |text: &str| text.rsplit_once(':').is_some_and(|(_, port)| !is_port(port) && !port.ends_with(']'));
+    let has_password =
+        |text: &str| text.rsplit_once(':').is_some_and(|(_, port)| !is_port(port) && !port.ends_with(']'));
     let at = match authority.rfind('@') {
         Some(_) if scheme.is_empty() && (!authority.contains(':') || is_digest) => None,
         Some(at) if has_password(&authority[at + 1..]) => Some(last),

@@ -333,7 +333,12 @@ mod tests {
             let store = KubeTokens::new(kube::Client::new(router, "default"));
             let claim = TokenClaim {
                 holder: ActionKey::new("ns", "a"),
-                owner: OwnerReference { kind: "TaskAction".into(), name: "a".into(), uid: "new".into(), ..Default::default() },
+                owner: OwnerReference {
+                    kind: "TaskAction".into(),
+                    name: "a".into(),
+                    uid: "new".into(),
+                    ..Default::default()
+                },
                 account: Account { project: "p".into(), domain: "d".into() },
                 identity: String::new(),
                 created_at: Timestamp::UNIX_EPOCH,
