@@ -71,10 +71,13 @@ $(CARGO_DENY)/bin/cargo-deny:
 
 deny: toolchain $(CARGO_DENY)/bin/cargo-deny ## Check licences, banned crates and sources with cargo-deny (installs it once)
 	$(CARGO_DENY)/bin/cargo-deny --locked check bans licenses sources
+	$(CARGO_DENY)/bin/cargo-deny --locked --manifest-path fuzz/Cargo.toml --config deny.toml check bans licenses sources
 
 # Not part of `make test`: the database is a git repository that cannot be reached from every machine.
 advisories: toolchain $(CARGO_DENY)/bin/cargo-deny ## Check for known vulnerabilities and yanked crates (needs the network)
-	@$(CARGO_DENY)/bin/cargo-deny --locked check advisories || { echo "advisories: the check failed, see above. If the database could not be fetched, nothing was checked: run this where github.com/RustSec/advisory-db can be reached" >&2; exit 1; }
+	@$(CARGO_DENY)/bin/cargo-deny --locked fetch db || { echo "advisories: NOTHING WAS CHECKED, because the database cannot be fetched from this machine; run this where github.com/RustSec/advisory-db can be reached" >&2; exit 1; }
+	$(CARGO_DENY)/bin/cargo-deny --locked check advisories
+	$(CARGO_DENY)/bin/cargo-deny --locked --manifest-path fuzz/Cargo.toml --config deny.toml check advisories
 
 PLATFORM ?= $(shell rustc -vV | sed -n 's/^host: //p')
 sbom: toolchain ## Write what the binary is made of: make sbom [OUT=aileron.cdx.json] [PLATFORM=<target triple>]

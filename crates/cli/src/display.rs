@@ -2,4 +2,5 @@
 
 pub mod duration;
 pub mod output;
+pub mod printable;
 pub mod table;

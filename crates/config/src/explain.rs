@@ -15,7 +15,7 @@ use crate::sources::Sources;
 
 pub(super) use example::example_of;
 pub(super) use markdown::markdown_of;
-pub use show::{Secrets, Selection, located, show};
+pub use show::{Selection, located, show};
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -34,8 +34,9 @@ mod values;
 
 pub use config::{Config, PluginsConfig};
 pub use error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
-pub use explain::{Report, Secrets, Selection, check, dump, example, markdown, schema, show};
+pub use explain::{Report, Selection, check, dump, example, markdown, schema, show};
 pub use load::{Loaded, Loader};
+pub use schema::credentials::Secrets;
 pub use schema::suggest::nearest;
 pub use sources::environment::environment_variables;
 pub use sources::flags::parse_arguments;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aileron_action::crd::crd;
-use aileron_apiserver::{ApiServer, Options};
+use aileron_apiserver::{ApiServer, Options, Snapshot};
 use axum::body::{Body, to_bytes};
 use futures::FutureExt as _;
 use http::{Request, Response};
@@ -41,29 +41,34 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 /// Sends requests.
 pub struct Client {
     runtime: Runtime,
-    /// The definition of TaskAction, which every server serves.
-    definition: String,
+    /// The objects that every server has. Creating them takes longer than the requests of an input, so it is done once.
+    prepared: Snapshot,
 }
 
 impl Client {
     /// Prepares what all servers need.
     ///
     /// # Errors
-    /// When the definition or the runtime cannot be made.
+    /// When the definition of TaskAction or the runtime cannot be made.
     pub fn new() -> Result<Self, TargetError> {
         let definition = serde_json::to_value(crd()?).unwrap_or_default().to_string();
-        Ok(Self { runtime: Builder::new_current_thread().enable_all().build()?, definition })
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let server = ApiServer::new(Options::default());
+        runtime.block_on(async {
+            post(&server, DEFINITIONS, &definition).await;
+            for (path, object) in OBJECTS {
+                post(&server, path, object).await;
+            }
+        });
+        Ok(Self { runtime, prepared: server.store().snapshot() })
     }
 
     /// Sends the requests to a new server. [`SEPARATOR`] separates them; the first line of each is method, path and media
     /// type, and the rest is the body.
     pub fn send(&self, data: &[u8]) {
         let server = ApiServer::new(Options::default());
+        server.restore(&self.prepared);
         self.runtime.block_on(async {
-            post(&server, DEFINITIONS, &self.definition).await;
-            for (path, object) in OBJECTS {
-                post(&server, path, object).await;
-            }
             let mut separator = [0; 4];
             let separator = SEPARATOR.encode_utf8(&mut separator).as_bytes()[0];
             for part in data.split(|byte| *byte == separator).take(MAX_REQUESTS) {

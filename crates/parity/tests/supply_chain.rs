@@ -14,6 +14,12 @@ use toml_edit::{DocumentMut, Item};
 /// The one registry that packages may come from. deny.toml allows no other.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
+/// Packages that only the fuzz binaries need, which are never published. `make deny` checks their licences.
+const ONLY_FOR_FUZZING: [&str; 3] = ["arbitrary", "jobserver", "libfuzzer-sys"];
+
+/// The subcommands of cargo that choose versions of packages unless they get `--locked`.
+const RESOLVING: [&str; 9] = ["bench", "build", "check", "clippy", "doc", "install", "metadata", "run", "test"];
+
 fn workspace() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
 }
@@ -83,6 +89,53 @@ fn packages_come_from_the_registry_and_have_sums() {
         let sum = sums.get(&(package.name.to_string(), package.version.to_string()));
         assert!(sum.is_some_and(|sum| sum.len() == 64), "{} has no sum in Cargo.lock", package.name);
     }
+}
+
+/// The fuzz workspace has a lock file of its own. It is only read here: its packages need not be on this machine.
+#[test]
+fn fuzz_binaries_are_made_of_the_same_packages() {
+    let packages = |folder: &Path| {
+        let lock: DocumentMut = fs::read_to_string(folder.join("Cargo.lock")).unwrap().parse().unwrap();
+        let tables = lock["package"].as_array_of_tables().unwrap().iter();
+        let text = |table: &toml_edit::Table, key: &str| table.get(key).map(|it| it.as_str().unwrap().to_owned());
+        let row = |table| ["name", "version", "source", "checksum"].map(|key| text(table, key));
+        tables.map(row).collect::<BTreeSet<_>>()
+    };
+    let (ours, fuzz) = (packages(&workspace()), packages(&workspace().join("fuzz")));
+    assert!(fuzz.len() > 100, "the lock file was not read");
+    for package in fuzz.difference(&ours) {
+        let [Some(name), _, source, sum] = package else { panic!("{package:?} has no name") };
+        if name == "aileron-fuzz" {
+            continue;
+        }
+        assert!(ONLY_FOR_FUZZING.contains(&name.as_str()), "{package:?} is not in the Cargo.lock of the workspace");
+        assert_eq!(source.as_deref(), Some(REGISTRY), "{name}");
+        assert!(sum.as_ref().is_some_and(|sum| sum.len() == 64), "{name} has no sum");
+    }
+}
+
+/// The commands of a script that call cargo with one of the subcommands above.
+fn resolving_commands(script: &str) -> Vec<String> {
+    let joined = script.replace("\\\n", " ");
+    let calls_cargo = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().map(|word| word.trim_matches(['@', '"'])).collect();
+        let is_cargo = |word: &str| ["cargo", "$(CARGO)", "${CARGO:-cargo}"].contains(&word);
+        words.windows(2).any(|pair| is_cargo(pair[0]) && RESOLVING.contains(&pair[1]))
+    };
+    joined.lines().filter(calls_cargo).map(str::to_owned).collect()
+}
+
+#[test]
+fn scripts_call_cargo_with_the_lock_file() {
+    for (name, at_least) in [("Makefile", 10), ("fuzz/run", 1), (".ci/run", 0)] {
+        let commands = resolving_commands(&fs::read_to_string(workspace().join(name)).unwrap());
+        assert!(commands.len() >= at_least, "{name} was not read: {commands:?}");
+        for command in commands {
+            assert!(command.contains(" --locked"), "{name}: {command}");
+        }
+    }
+    let found = resolving_commands("\tcargo fmt\n\t@cargo \\\n  build\nPARITY := $(CARGO) run\n");
+    assert_eq!(found.len(), 2, "{found:?}");
 }
 
 #[test]

@@ -32,15 +32,19 @@ pub enum PrivateDirError {
     #[error("{} can be read by other users and contains other files; choose another directory, or run `chmod 700 {}`",
             .0.display(), .0.display())]
     Shared(PathBuf),
+    /// The directory belongs to another user, who can read everything in it and can open it to others at any time.
+    #[error("{} belongs to another user; choose another directory, or become its owner with `chown`", .0.display())]
+    OtherOwner(PathBuf),
 }
 
 /// Creates a directory with the permissions 0700, with its parents.
 ///
 /// If the directory exists with wider permissions, they are narrowed to 0700. This is refused if the directory contains
-/// files, but none of the names in `own`: then it has another purpose, and other users may depend on it.
+/// files, but none of the names in `own`: then it has another purpose, and other users may depend on it. A directory of
+/// another user is refused, whatever its permissions are. This matters if this process runs as root, which may write there.
 ///
 /// # Errors
-/// The directory cannot be created or changed, or has another purpose.
+/// The directory cannot be created or changed, has another purpose, or belongs to another user.
 pub fn create_private_dir(path: &Path, own: &[&str]) -> Result<(), PrivateDirError> {
     let failed = |what| move |source| PrivateDirError::Io { what, path: path.to_owned(), source };
     if let Some(parent) = path.parent() {
@@ -51,7 +55,11 @@ pub fn create_private_dir(path: &Path, own: &[&str]) -> Result<(), PrivateDirErr
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(failed("create")(error)),
     }
-    let mode = fs::metadata(path).map_err(failed("read"))?.mode();
+    let found = fs::metadata(path).map_err(failed("read"))?;
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(PrivateDirError::OtherOwner(path.to_owned()));
+    }
+    let mode = found.mode();
     if mode & OTHERS == 0 {
         return Ok(());
     }
@@ -111,6 +119,21 @@ mod tests {
     fn a_directory_that_users_share_is_never_changed() {
         assert!(!may_narrow(0o1777, true, true));
         assert!(may_narrow(0o755, true, false) && may_narrow(0o755, false, true) && !may_narrow(0o755, false, false));
+    }
+
+    /// Root can give a directory away. For others, `/` is one that belongs to somebody else.
+    #[test]
+    fn a_directory_of_another_user_is_refused_even_if_nobody_else_can_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let given_away = dir.path().join("foreign");
+        fs::create_dir(&given_away).unwrap();
+        fs::set_permissions(&given_away, Permissions::from_mode(0o700)).unwrap();
+        let path = match std::os::unix::fs::chown(&given_away, Some(65_534), None) {
+            Ok(()) => given_away.as_path(),
+            Err(_) => Path::new("/"),
+        };
+        let refused = create_private_dir(path, &[]).unwrap_err().to_string();
+        assert!(refused.contains("belongs to another user"), "{refused}");
     }
 
     #[test]

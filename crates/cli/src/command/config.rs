@@ -1,7 +1,7 @@
 //! `aileron config`: checks, documents and shows the configuration.
 
-use aileron_config::Sources;
-use aileron_config::explain::{Secrets, Selection, located};
+use aileron_config::explain::{Selection, located};
+use aileron_config::{Secrets, Sources};
 
 use crate::arguments::{ConfigCommand, DocumentFormat};
 use crate::configuration;

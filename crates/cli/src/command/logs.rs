@@ -224,7 +224,7 @@ async fn show(
             let what = format!("cannot read the log of {} in pod {}", source.container, source.pod);
             let mut lines = stream.map_err(|error| connection.request_failed(&error, &what))?.lines();
             while let Some(line) = lines.try_next().await.context("the connection to the log was lost")? {
-                output::print(&format!("{}{line}\n", source.prefix))?;
+                output::print_unchanged(&format!("{}{line}\n", source.prefix))?;
             }
             Ok::<_, Failure>(())
         }

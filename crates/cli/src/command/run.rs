@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::{IsTerminal, stderr};
 
-use aileron_config::Loaded;
-use aileron_config::explain::{Secrets, Selection, located};
+use aileron_config::explain::{Selection, located};
+use aileron_config::{Loaded, Secrets};
 use aileron_executor::assembly::{self, RunOptions};
 use aileron_executor::caches::memory::MemoryCounts;
 use aileron_executor::caches::readiness::Readiness;

@@ -5,13 +5,19 @@ use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use anyhow::Context;
 use clap::builder::styling::{AnsiColor, Style};
 
+use super::printable::printable;
 use super::table;
 use crate::failure::Failure;
 
-/// Writes a result to standard output.
+/// Writes a result to standard output. It may contain texts of others, so control characters are shown by their code.
 ///
 /// A closed pipe is not an error: a reader such as `head` closes it as soon as it has enough lines.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_unchanged(&printable(text))
+}
+
+/// Writes to standard output, with control characters: the log of a task may have colours, as with `kubectl logs`.
+pub fn print_unchanged(text: &str) -> Result<(), Failure> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -52,15 +58,16 @@ pub fn warn(text: &str) {
     label("warning", AnsiColor::Yellow, text);
 }
 
-/// Writes a value as YAML.
+/// Writes a value as YAML. Another program that reads it must get the value as it is.
 pub fn print_yaml(value: &serde_json::Value) -> Result<(), Failure> {
-    print(&serde_saphyr::to_string(value).context("cannot print as YAML")?)
+    let text = serde_saphyr::to_string(value).context("cannot print as YAML")?;
+    if stdout().is_terminal() { print(&text) } else { print_unchanged(&text) }
 }
 
 /// Writes a message to the error stream that is not part of the result.
 pub fn note(text: &str) {
     // If the error stream is closed, there is no other place for the message.
-    let _ = writeln!(stderr(), "{text}");
+    let _ = writeln!(stderr(), "{}", printable(text));
 }
 
 /// True if messages on the error stream may have colours.
@@ -76,5 +83,5 @@ pub fn colours_allowed() -> bool {
 fn label(word: &str, colour: AnsiColor, text: &str) {
     let style = if stderr_has_colours() { Style::new().bold().fg_color(Some(colour.into())) } else { Style::new() };
     // If the error stream is closed, there is no other place for the message.
-    let _ = writeln!(stderr(), "{style}{word}{style:#}: {text}");
+    let _ = writeln!(stderr(), "{style}{word}{style:#}: {}", printable(text));
 }

@@ -1,19 +1,24 @@
 //! Tables of plain text with aligned columns, as kubectl prints them.
 
+use super::printable::printable;
+
 /// Spaces between two columns, as in kubectl.
 const GAP: usize = 3;
 
-/// A header and rows. Every column is as wide as its widest cell.
+/// A header and rows. Every column is as wide as its widest cell. Cells may be texts of others.
 pub fn render(header: &[&str], rows: &[Vec<String>]) -> String {
+    // Before the widths are measured: a code is longer than its character.
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| printable(cell).into_owned()).collect()).collect();
     let mut widths: Vec<usize> = header.iter().map(|cell| cell.chars().count()).collect();
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let mut text = String::new();
     let header: Vec<_> = header.iter().map(ToString::to_string).collect();
-    for row in std::iter::once(&header).chain(rows) {
+    for row in std::iter::once(&header).chain(&rows) {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             line.push_str(cell);
@@ -55,6 +60,12 @@ mod tests {
         assert_eq!(truncate("x", 0), "");
         let rows = [vec!["a".into(), "a long reason".into()]];
         assert_eq!(render_truncated(&["N", "WHY"], &rows, 8), "N   WHY\na   a l…\n");
+    }
+
+    #[test]
+    fn a_cell_cannot_control_the_terminal() {
+        let rows = [vec!["\x1b[2Ka".into(), "x".into()]];
+        assert_eq!(render(&["NAME", "X"], &rows), "NAME         X\n\\u001b[2Ka   x\n");
     }
 
     #[test]

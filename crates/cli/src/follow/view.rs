@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::tracked::{Key, Row, TrackedActions};
 use crate::action::{Outcome, split_words};
 use crate::display::output::colours_allowed;
+use crate::display::printable::printable;
 use crate::display::{duration, table};
 
 /// Where progress is shown.
@@ -91,7 +92,7 @@ impl ProgressView {
         let names = tracked.longest_name().unwrap_or(NAME_WIDTH).max(HEADER[0].len());
         match &mut self.style {
             ViewStyle::Live { .. } => self.redraw(tracked),
-            ViewStyle::Json => self.write(&format!("{}\n", row.summary.as_json(Timestamp::now()))),
+            ViewStyle::Json => self.write(&printable(&format!("{}\n", row.summary.as_json(Timestamp::now())))),
             ViewStyle::Lines { has_header } => {
                 let mut text = String::new();
                 if !*has_header {
@@ -159,7 +160,7 @@ fn line(row: &Row, names: usize, elapsed: std::time::Duration) -> String {
         summary.name,
         summary.attempts(),
         summary.phase.as_str(),
-        table::truncate(&summary.explanation(), REASON_WIDTH)
+        table::truncate(&printable(&summary.explanation()), REASON_WIDTH)
     );
     text.trim_end().to_owned()
 }

@@ -1,7 +1,6 @@
 //! Prints the configuration in effect and the origin of each value.
 
 mod located;
-mod masking;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,11 +11,11 @@ use super::to_value;
 use super::write::{inline, key, needs_list};
 use crate::error::Origin;
 use crate::load::Loaded;
+use crate::schema::credentials::Secrets;
 use crate::schema::shape::{Kind, Shape};
 use crate::values::tree::Tree;
 
 pub use located::located;
-pub use masking::Secrets;
 
 /// Which keys are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 use serde_json::Value;
 
 use super::{files, load, loaded};
-use crate::explain::{Secrets, Selection};
-use crate::{Config, dump, example, markdown, schema, show};
+use crate::{Config, Secrets, Selection, dump, example, markdown, schema, show};
 
 #[test]
 fn loading_the_example_gives_the_default_configuration() {

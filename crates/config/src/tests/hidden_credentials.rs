@@ -2,7 +2,7 @@
 
 use super::{files, loaded};
 use crate::explain::located;
-use crate::{Secrets, Selection, show};
+use crate::{Loader, Secrets, Selection, show};
 
 /// Every key that can hold a credential. The credentials contain `hush`, everything else does not.
 const CREDENTIALS: &str = r#"
@@ -20,6 +20,9 @@ plugins:
     spark-config-default:
       - spark.hadoop.fs.s3a.secret.key: hush-5
       - spark.driver.cores: shown-cores
+      - spark.authenticate.secret: hush-29
+      - spark.hadoop.fs.azure.account.key.store.blob.core.windows.net: hush-30
+      - spark.hadoop.javax.jdo.option.ConnectionURL: jdbc:mysql://h/db?user=u&password=hush-31
   connector-service:
     webApi: {resourceMeta: {token: hush-6, deep: [hush-7]}}
     defaultConnector: {endpoint: shown-connector, defaultServiceConfig: hush-8}
@@ -43,7 +46,7 @@ storage:
     gs: {kind: google, config: {json: hush-17, project_id: shown-project}}
     abfs: {kind: azure, config: {account: shown-account, key: hush-18, endpoint: "https://h/?sig=hush-19"}}
     redis: {redis: {addr: shown-redis, username: hush-20, password: hush-21}}
-  redis: {addr: shown-addr, username: hush-22, password: hush-23}
+  redis: {addr: 'u:hush-32@shown-addr', username: hush-22, password: hush-23}
   signedUrl: {stowConfigOverride: {secret_key: hush-24}}
   defaultHttpClient: {headers: {Authorization: [hush-25]}}
 cache:
@@ -53,7 +56,7 @@ webhook:
   vaultSecretManager: {role: shown-role, annotations: {a: hush-28}}
 "#;
 /// How many credentials there are above.
-const COUNT: usize = 28;
+const COUNT: usize = 32;
 
 #[test]
 fn credentials_are_hidden_in_both_formats() {
@@ -84,4 +87,20 @@ fn credentials_are_shown_on_request() {
             assert!(text.contains(&format!("hush-{number}")), "hush-{number} is missing: {text}");
         }
     }
+}
+
+/// Errors are printed and logged, so they do not show a credential that is at the wrong place either.
+#[test]
+fn an_error_does_not_show_a_credential() {
+    let mistakes = r#"
+storage: {stow: hush-1, schemes: {gs: hush-2}, limits: {maxDownloadMBs: hush-3}}
+cache: {redis: {options: {DB: hush-4}}}
+plugins: {connector-service: {defaultConnector: hush-5}}
+executor: {leaderElect: "https://u:hush-6@h"}
+tasks: perhaps
+"#;
+    let errors = Loader::new().load(&files(&[mistakes])).unwrap_err().to_string();
+    assert!(!errors.contains("hush"), "{errors}");
+    assert_eq!(errors.matches("found a text that may be a credential").count(), 6, "{errors}");
+    assert!(errors.contains("found the text \"perhaps\""), "{errors}");
 }

@@ -13,6 +13,7 @@ use super::scalar::{self, Converted, WrongType};
 use super::tree::Tree;
 use crate::document::{Data, Entry, Node};
 use crate::error::{ConfigError, Origin, Problem, Warning};
+use crate::schema::credentials::may_be_shown;
 use crate::schema::shape::{Kind, Shape};
 use crate::schema::suggest;
 
@@ -170,7 +171,15 @@ impl<'a> Resolver<'a> {
     }
 
     fn mismatch(&mut self, line: usize, expected: String, node: &Node) -> Option<Tree> {
-        self.error(line, Problem::Mismatch { expected, found: node.describe() });
+        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+        // Errors are logged. A credential at the wrong place is still a credential.
+        let is_shown = match &node.data {
+            Data::Text(text) => may_be_shown(&path, text),
+            Data::Number(number) => may_be_shown(&path, &number.to_string()),
+            _ => true,
+        };
+        let found = if is_shown { node.describe() } else { "a text that may be a credential".into() };
+        self.error(line, Problem::Mismatch { expected, found });
         None
     }
 

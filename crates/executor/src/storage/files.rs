@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use tokio::io::AsyncWriteExt as _;
 
 use super::{Location, StorageError, check_limit};
 
@@ -95,7 +96,12 @@ impl Files {
         let serial = self.written.fetch_add(1, Ordering::Relaxed);
         let temporary = parent.join(format!(".{}.{}-{serial}.part", name.to_string_lossy(), std::process::id()));
         let stored = async {
-            tokio::fs::write(&temporary, content).await?;
+            // A process of the same number may have left this file. A task may have put a link there, because it may write
+            // in the directory and can guess the name: the link must not be followed.
+            absent_is_none(tokio::fs::remove_file(&temporary).await)?;
+            let mut file = tokio::fs::OpenOptions::new().write(true).create_new(true).open(&temporary).await?;
+            file.write_all(content).await?;
+            file.flush().await?;
             tokio::fs::rename(&temporary, path).await
         }
         .await;

@@ -106,6 +106,23 @@ async fn a_symbolic_link_does_not_lead_out_of_the_root() {
     assert_eq!(stores.get("file://bench/inside/x").await.unwrap().unwrap(), "x");
 }
 
+/// The name of the temporary file can be guessed: the process writes its first blob.
+#[tokio::test]
+async fn a_link_with_the_name_of_the_temporary_file_is_not_followed() {
+    let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let victim = outside.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    let directory = root.path().join("bench");
+    std::fs::create_dir(&directory).unwrap();
+    let temporary = directory.join(format!(".x.{}-0.part", std::process::id()));
+    std::os::unix::fs::symlink(&victim, &temporary).unwrap();
+    let stores = ObjectStores::new(local(root.path())).unwrap();
+    stores.put("file://bench/x", Bytes::from_static(b"hostile")).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    assert_eq!(stores.get("file://bench/x").await.unwrap().unwrap(), "hostile");
+    assert!(!directory.join("x").is_symlink() && !temporary.is_symlink());
+}
+
 #[tokio::test]
 async fn the_store_in_memory_is_bounded() {
     let memory = MemoryStore::new().with_capacity(20);

@@ -82,6 +82,9 @@ impl TokenStore for KubeTokens {
             if owners.iter().any(|owner| owner.uid == claim.owner.uid) {
                 return Ok(());
             }
+            if !is_token_of(&found, pool, &claim.holder) {
+                return Err(taken_by_other(&found));
+            }
             // The token belonged to an earlier action of the same name, and Kubernetes will delete it soon.
             self.delete_found(&found).await?;
         }
@@ -106,6 +109,16 @@ impl TokenStore for KubeTokens {
 /// Whether a Lease is the token of this action in this pool.
 fn is_token_of(metadata: &ObjectMeta, pool: &str, holder: &ActionKey) -> bool {
     token(metadata).is_some_and(|(of, token)| of == pool && token.holder == *holder)
+}
+
+/// Another client uses the name of a token for a Lease of its own, for example to elect its leader. Its Lease must not be
+/// deleted, so the action waits.
+fn taken_by_other(found: &ObjectMeta) -> ApiError {
+    let (namespace, name) = (found.namespace.as_deref().unwrap_or_default(), found.name.as_deref().unwrap_or_default());
+    let message = format!(
+        "the Lease {namespace}/{name} exists and is not a token of this pool; delete it, or rename the pool or the action"
+    );
+    ApiError { code: 409, reason: "AlreadyExists".into(), message, retry_after: None }
 }
 
 /// The tokens of all pools, as the API server has them.
@@ -269,20 +282,78 @@ async fn is_running_elsewhere(client: &kube::Client, key: &ActionKey, was_known:
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use axum::http::StatusCode;
     use axum::{Json, Router};
+    use jiff::Timestamp;
     use serde_json::{Value, json};
 
     use super::*;
 
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
+
+    /// The token `licences.a`, or a Lease of that name with other labels or another owner.
+    fn lease(pool: &str, action: &str) -> Value {
+        json!({"metadata": {
+            "name": "licences.a", "namespace": "ns", "resourceVersion": "7", "uid": "uid-7",
+            "labels": {"flyte.org/pool": pool, "flyte.org/pool-project": "p", "flyte.org/pool-domain": "d"},
+            "ownerReferences": [{"apiVersion": "flyte.org/v1", "kind": "TaskAction", "name": action, "uid": "u"}],
+        }})
+    }
+
+    /// A token of another client is refused, one of an earlier action of the same name is replaced.
+    #[tokio::test]
+    async fn a_lease_of_another_client_that_has_the_name_of_a_token_is_not_deleted() {
+        let election = json!({"metadata": {"name": "licences.a", "namespace": "ns", "uid": "uid-7"},
+                              "spec": {"holderIdentity": "another-controller"}});
+        let mut forged = lease("licences", "a");
+        forged["metadata"]["ownerReferences"] = json!([]);
+        for (found, is_replaced) in
+            [(election, false), (forged, false), (lease("others", "a"), false), (lease("licences", "a"), true)]
+        {
+            let deleted = Arc::new(AtomicBool::new(false));
+            let (seen, known) = (Arc::clone(&deleted), Arc::clone(&deleted));
+            let list = move || async move { Json(json!({"kind": "List", "apiVersion": "v1", "items": [found]})) };
+            let create = move |Json(lease): Json<Value>| async move {
+                if known.load(Ordering::SeqCst) {
+                    return (StatusCode::CREATED, Json(lease));
+                }
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409,
+                                    "reason": "AlreadyExists", "message": "it exists"});
+                (StatusCode::CONFLICT, Json(status))
+            };
+            let delete = move || async move {
+                seen.store(true, Ordering::SeqCst);
+                Json(json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+            };
+            let router = Router::new()
+                .route(LEASES, axum::routing::get(list).post(create))
+                .route(&format!("{LEASES}/licences.a"), axum::routing::delete(delete));
+            let store = KubeTokens::new(kube::Client::new(router, "default"));
+            let claim = TokenClaim {
+                holder: ActionKey::new("ns", "a"),
+                owner: OwnerReference {
+                    kind: "TaskAction".into(),
+                    name: "a".into(),
+                    uid: "new".into(),
+                    ..Default::default()
+                },
+                account: Account { project: "p".into(), domain: "d".into() },
+                identity: String::new(),
+                created_at: Timestamp::UNIX_EPOCH,
+                now: Timestamp::UNIX_EPOCH,
+            };
+            let created = store.create("licences", &claim).await;
+            assert_eq!((deleted.load(Ordering::SeqCst), created.is_ok()), (is_replaced, is_replaced), "{created:?}");
+            if let Err(error) = created {
+                assert!(error.message.contains("ns/licences.a") && error.message.contains("rename"), "{error:?}");
+            }
+        }
+    }
+
     #[tokio::test]
     async fn only_the_token_of_the_holder_is_deleted_and_by_its_uid() {
-        let lease = |pool: &str, action: &str| {
-            json!({"metadata": {
-                "name": "licences.a", "namespace": "ns", "resourceVersion": "7", "uid": "uid-7",
-                "labels": {"flyte.org/pool": pool, "flyte.org/pool-project": "p", "flyte.org/pool-domain": "d"},
-                "ownerReferences": [{"apiVersion": "flyte.org/v1", "kind": "TaskAction", "name": action, "uid": "u"}],
-            }})
-        };
         for (items, expected) in [
             (vec![lease("licences", "a")], vec!["uid-7".to_owned()]),
             (vec![lease("licences", "b")], vec![]),
@@ -298,10 +369,9 @@ mod tests {
                 asked.lock().unwrap().push(uid);
                 Json(json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
             };
-            let leases = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
             let router = Router::new()
-                .route(leases, axum::routing::get(list))
-                .route(&format!("{leases}/licences.a"), axum::routing::delete(delete));
+                .route(LEASES, axum::routing::get(list))
+                .route(&format!("{LEASES}/licences.a"), axum::routing::delete(delete));
             let store = KubeTokens::new(kube::Client::new(router, "default"));
             store.delete("licences", &ActionKey::new("ns", "a")).await.unwrap();
             assert_eq!(*uids.lock().unwrap(), expected);

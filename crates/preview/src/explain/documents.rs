@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use aileron_config::explain::{Secrets, Selection, located};
-use aileron_config::{Config, Loaded};
+use aileron_config::explain::{Selection, located};
+use aileron_config::{Config, Loaded, Secrets};
 use aileron_idl::{message_from_json, message_to_json};
 use serde_json::{Value, json};
 

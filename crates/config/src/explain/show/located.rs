@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::super::to_value;
-use super::{Secrets, Selection, View};
+use super::{Selection, View};
 use crate::error::Origin;
 use crate::load::Loaded;
+use crate::schema::credentials::Secrets;
 use crate::schema::shape::{Kind, Shape};
 
 /// The configuration in effect as a list of `{key, value, origin}`, one for each key and for each entry of a map,
