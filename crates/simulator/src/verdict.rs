@@ -12,7 +12,7 @@ use crate::workload::Planned;
 #[must_use]
 pub fn final_state(server: &ApiServer) -> FinalState {
     let store = server.store();
-    let objects = |resource: &str| store.objects(resource).into_iter().map(|object| object.into()).collect::<Vec<_>>();
+    let objects = |resource: &str| store.objects(resource).into_iter().map(Into::into).collect::<Vec<_>>();
     FinalState {
         actions: objects("taskactions.flyte.org"),
         work: ["pods", "simjobs.simulation.aileron.test"]

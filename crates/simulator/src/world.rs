@@ -315,7 +315,7 @@ async fn settle(server: &ApiServer, clock: &SimulatedClock, tasks: &[Planned]) -
     loop {
         sleep(Duration::from_secs(1)).await;
         let actions = server.store().objects("taskactions.flyte.org");
-        if clock.elapsed() > last && actions.iter().all(|action| verdict::has_ended(action)) {
+        if clock.elapsed() > last && actions.iter().all(verdict::has_ended) {
             sleep(CLEANED_UP_WITHIN).await;
             return Some(());
         }
