@@ -148,6 +148,8 @@ impl Controller {
                 attempt = action.object.status.as_ref().map_or(1, TaskActionStatus::observed_attempt),
             );
             let before = before.get_or_insert_with(|| Arc::clone(&action));
+            // The time of day may be set while the round runs, so both clocks are read before it.
+            let begin = (clock.now(), clock.instant());
             let wake = self.reconciler.reconcile(&action).instrument(span.clone()).await;
             match wake {
                 Ok(Wake::Now) => continue,
@@ -156,7 +158,7 @@ impl Controller {
                         metrics::counter!("aileron_safety_finds_total").increment(1);
                         tracing::warn!(parent: &span, "no watch reported a change of this action; a safety round found it");
                     }
-                    next = self.after(key, wake).instrument(span).await;
+                    next = self.after(key, wake, begin).instrument(span).await;
                 }
                 Err(error) => {
                     let _entered = span.enter();
@@ -169,18 +171,16 @@ impl Controller {
         self.queue.finished(key, next);
     }
 
-    /// When the next round is due after a round without an error.
-    async fn after(&self, key: &ActionKey, wake: Wake) -> Next {
+    /// When the next round is due after a round without an error, which began at this time.
+    async fn after(&self, key: &ActionKey, wake: Wake, begin: (Timestamp, Instant)) -> Next {
         self.queue.succeeded(key);
         let Some(action) = self.action_store.get(key).filter(|_| wake != Wake::Never) else { return Next::Idle };
-        let clock = &self.reconciler.clock;
-        let (now, instant) = (clock.now(), clock.instant());
         let held = match self.statuses.flush_if_due(key, || self.queue.is_dirty(key)).await {
             Ok(held) => held,
             Err(error) if error.is_not_found() => None,
             Err(error) => return self.after_failure(key, &error),
         };
-        next_round(wake, held, waits_at_the_gate(&action), now, instant)
+        next_round(wake, held, waits_at_the_gate(&action), begin, self.reconciler.clock.instant())
     }
 
     fn after_failure(&self, key: &ActionKey, error: &dyn std::error::Error) -> Next {
@@ -192,21 +192,21 @@ impl Controller {
     }
 }
 
-/// When the next round of an action is due. `wake` is the result of its last round, and `held` is when a held status must
-/// be written. `at_gate` says that the action waits for admission: the gate wakes it, so a round in the far future only
-/// guards against a lost wake-up.
-fn next_round(wake: Wake, held: Option<Instant>, at_gate: bool, now: Timestamp, instant: Instant) -> Next {
+/// When the next round of an action is due. `wake` is the result of its last round, which began at `begin`, and `held` is when
+/// a held status must be written. `at_gate` says that the action waits for admission: the gate wakes it, so a round in the
+/// far future only guards against a lost wake-up.
+fn next_round(wake: Wake, held: Option<Instant>, at_gate: bool, begin: (Timestamp, Instant), now: Instant) -> Next {
     let wanted = match wake {
         Wake::Never => return Next::Idle,
         Wake::Now => return Next::Again,
         Wake::OnChange => None,
-        Wake::Retry(pause) => Some(instant + unsigned(pause)),
-        Wake::At(at) => Some(instant + unsigned(at.duration_since(now))),
+        Wake::Retry(pause) => Some(now + unsigned(pause)),
+        Wake::At(at) => Some(begin.1 + unsigned(at.duration_since(begin.0))),
     };
     match wanted.into_iter().chain(held).min() {
-        Some(at) if at_gate && at > instant + LONGEST_GATE_PAUSE => Next::Safety(at),
+        Some(at) if at_gate && at > now + LONGEST_GATE_PAUSE => Next::Safety(at),
         Some(at) => Next::At(at),
-        None => Next::Safety(instant + SAFETY_INTERVAL),
+        None => Next::Safety(now + SAFETY_INTERVAL),
     }
 }
 

@@ -222,7 +222,7 @@ fn the_next_round_is_at_the_earliest_time_that_something_is_due() {
     let (now, instant) = (Timestamp::UNIX_EPOCH, Instant::now());
     let later = |seconds| instant + Duration::from_secs(seconds);
     let at = |seconds| Wake::At(now + SignedDuration::from_secs(seconds));
-    let next = |wake, held| next_round(wake, held, false, now, instant);
+    let next = |wake, held| next_round(wake, held, false, (now, instant), instant);
     assert!(matches!(next(Wake::Never, Some(later(1))), Next::Idle));
     assert!(matches!(next(Wake::Now, None), Next::Again));
     assert!(matches!(next(Wake::OnChange, None), Next::Safety(time) if time == instant + SAFETY_INTERVAL));
@@ -235,10 +235,11 @@ fn the_next_round_is_at_the_earliest_time_that_something_is_due() {
 #[test]
 fn a_round_that_the_gate_asks_for_far_ahead_is_one_for_safety() {
     let (now, instant) = (Timestamp::UNIX_EPOCH, Instant::now());
-    let next = |seconds| next_round(Wake::At(now + SignedDuration::from_secs(seconds)), None, true, now, instant);
+    let next =
+        |seconds| next_round(Wake::At(now + SignedDuration::from_secs(seconds)), None, true, (now, instant), instant);
     assert!(matches!(next(150), Next::Safety(_)));
     assert!(matches!(next(20), Next::At(_)), "a pause that ends by itself");
-    assert!(matches!(next_round(Wake::OnChange, None, true, now, instant), Next::Safety(_)));
+    assert!(matches!(next_round(Wake::OnChange, None, true, (now, instant), instant), Next::Safety(_)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,4 +264,13 @@ async fn a_stop_is_noticed_while_every_round_is_busy_and_ends_rounds_that_hang()
     ended.expect("the controller ends").unwrap();
     assert!(began.elapsed() <= DRAIN_TIMEOUT + FLUSH_TIMEOUT, "{:?}", began.elapsed());
     assert_eq!(reconciler.strong_count(), 0, "a round goes on after the end of the controller");
+}
+
+#[test]
+fn a_time_of_day_that_is_set_during_a_round_does_not_delay_the_next_one() {
+    let (before, instant) = (Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1), Instant::now());
+    // The clock went back by an hour while the round ran, which took two seconds.
+    let wake = Wake::At(before + SignedDuration::from_secs(5));
+    let next = next_round(wake, None, false, (before, instant), instant + Duration::from_secs(2));
+    assert_eq!(next, Next::At(instant + Duration::from_secs(5)));
 }
