@@ -53,7 +53,7 @@ impl Transaction<'_> {
         self.content.revision = revision;
         for resource in self.content.resources.values_mut() {
             resource.history.clear();
-            resource.compacted = 0;
+            (resource.compacted, resource.dropped) = (0, 0);
         }
         self.content.quota_usage.forget_all();
     }
