@@ -33,6 +33,8 @@ pub enum FaultKind {
     None,
     /// The request is refused before it is carried out.
     RefusalRule(Code),
+    /// The request is neither carried out nor answered, also not after [`EventsStub::heal`].
+    Hang,
     /// The request is carried out, but the answer is `unavailable`. An executor that delivers at least once sends the
     /// request again.
     LoseAnswer,
@@ -88,6 +90,12 @@ impl Fault {
     #[must_use]
     pub fn slow(delay: Duration) -> Self {
         Self { delay, ..Self::default() }
+    }
+
+    /// No request is answered.
+    #[must_use]
+    pub fn hang() -> Self {
+        Self { kind: FaultKind::Hang, ..Self::default() }
     }
 
     /// Every request is carried out, and its answer is lost.
@@ -221,8 +229,10 @@ impl Shared {
             state.fault.take()
         };
         tokio::time::sleep(fault.delay).await;
-        if let FaultKind::RefusalRule(code) = fault.kind {
-            return Err(code.with_message("refused by a fault of the test"));
+        match fault.kind {
+            FaultKind::RefusalRule(code) => return Err(code.with_message("refused by a fault of the test")),
+            FaultKind::Hang => std::future::pending().await,
+            FaultKind::None | FaultKind::LoseAnswer => {}
         }
         let outcome = self.state().services.answer(call, Timestamp::now());
         self.arrived.notify_waiters();

@@ -4,6 +4,7 @@ pub mod cluster;
 pub mod events_stub;
 pub mod kubelet;
 pub mod sbom;
+pub mod storage_stub;
 pub mod structure;
 pub mod suite;
 pub mod vectors;

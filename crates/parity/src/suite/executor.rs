@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{POLL_INTERVAL, WAIT_TIMEOUT};
 use crate::cluster::{Cluster, User};
+use crate::storage_stub::{BUCKET, StorageStub};
 
 /// The configuration of an executor. An executor in this process and [`Program`](super::Program) read the same text.
 #[derive(Clone, Debug)]
@@ -49,6 +50,17 @@ impl Settings {
             },
         });
         Self { root }
+    }
+
+    /// Uses this object store instead of files.
+    #[must_use]
+    pub fn with_storage(self, storage: &StorageStub) -> Self {
+        let access = json!({
+            "auth_type": "accesskey", "access_key_id": "suite", "secret_key": "suite",
+            "endpoint": storage.endpoint(), "disable_ssl": "true",
+        });
+        let section = json!({"type": "stow", "container": BUCKET, "stow": {"kind": "s3", "config": access}});
+        self.with(&["storage"], section)
     }
 
     /// Sets the key at this path.
