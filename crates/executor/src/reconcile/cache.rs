@@ -175,10 +175,13 @@ async fn answer_within<T>(
     answer: impl Future<Output = Result<T, CatalogError>>,
 ) -> Result<T, CatalogError> {
     let Some(limit) = limit else { return answer.await };
-    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
-        let source = ConnectError::new(Code::DeadlineExceeded, format!("no answer within {limit:?}"));
-        Err(CatalogError::Service { call, source })
-    })
+    match tokio::time::timeout(limit, answer).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let source = ConnectError::new(Code::DeadlineExceeded, format!("no answer within {limit:?}"));
+            Err(CatalogError::Service { call, source })
+        }
+    }
 }
 
 /// How an action uses the cache; `None` if its task is not cached, an error if it can never be.
