@@ -1,6 +1,6 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test measure simulate mutations chaos soak demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
+.PHONY: help build test measure repeat simulate mutations chaos soak demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
 
 CARGO ?= cargo
 PARITY := $(CARGO) run --locked --quiet --package aileron-parity --bin
@@ -21,6 +21,10 @@ test: toolchain control-plane ## Run all checks: formatting, lints, unit and pro
 # Suites that compare times, one after the other: beside others they would measure those.
 measure: toolchain control-plane ## Run the suites that measure: many tasks under quotas, on a sandbox and on a real API server
 	$(CARGO) test --locked --workspace --test suites -- --ignored --test-threads 1
+
+# A test that fails now and then hides defects: it must wait for what it checks, however busy the machine is.
+repeat: toolchain control-plane ## Repeat all tests beside busy loops until one fails: make repeat [TIMES=20] [ONLY=<filter>]
+	CARGO="$(CARGO)" crates/parity/repeat "$(or $(TIMES),20)" "$(ONLY)"
 
 # Optimised: a campaign is long, and the same binary runs each seed in a process of its own.
 simulate: toolchain ## Simulate executors in a faulty cluster: make simulate [SEEDS=<number>] [FROM=<first seed>]

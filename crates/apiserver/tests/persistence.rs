@@ -14,7 +14,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of a wait. It is long because the machine may be busy with other programs.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Variable with the directory, for the process that is killed.
 const DIR: &str = "AILERON_TEST_PERSIST_DIR";
 

@@ -14,6 +14,9 @@ use serde_json::json;
 
 const NAMES: usize = 5;
 
+/// Time limit of a wait. It is long because the machine may be busy with other programs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 #[derive(Clone, Copy, Debug)]
 enum Write {
     Create(usize),
@@ -149,7 +152,7 @@ proptest! {
             let history = write(&server, &writes).await;
             finish(&server).await;
             for watcher in watchers {
-                let seen = tokio::time::timeout(Duration::from_secs(20), watcher).await.unwrap().unwrap();
+                let seen = tokio::time::timeout(PATIENCE, watcher).await.unwrap().unwrap();
                 assert_eq!(seen, history);
             }
         });
@@ -180,7 +183,7 @@ proptest! {
             }
             finish(&server).await;
             for watcher in watchers {
-                let seen = tokio::time::timeout(Duration::from_secs(20), watcher).await.unwrap().unwrap();
+                let seen = tokio::time::timeout(PATIENCE, watcher).await.unwrap().unwrap();
                 for (name, revisions) in &seen {
                     let alive: Vec<_> = revisions.iter().copied().filter(|revision| *revision > 0).collect();
                     assert!(alive.is_sorted_by(|left, right| left < right), "{name}: {revisions:?}");
@@ -206,7 +209,7 @@ proptest! {
             write(&server, &writes).await;
             finish(&server).await;
             let truth = server.store().count("configmaps");
-            let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+            let deadline = tokio::time::Instant::now() + PATIENCE;
             let versions = |all: Vec<u64>| { let mut all = all; all.sort_unstable(); all };
             loop {
                 let seen: Vec<u64> = reader.state().iter().map(|map| version(map)).collect();

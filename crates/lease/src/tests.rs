@@ -277,8 +277,10 @@ async fn the_fence_is_open_while_the_lease_is_held_and_closed_before_it_is_relea
         assert_eq!(fence.check(), Ok(()));
     }
     fake.0.lock().unwrap().hanging = true;
+    let stopped = Instant::now();
     stop.cancel();
     fence.until_closed().await;
+    assert_eq!(stopped.elapsed(), Duration::ZERO, "closed at once, and not when the lease expires");
     assert_eq!(fake.spec().holder_identity.as_deref(), Some("a"), "the release is still under way");
     held.await.unwrap().unwrap();
 }

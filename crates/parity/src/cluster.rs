@@ -12,6 +12,7 @@ mod process;
 mod proxy;
 mod real;
 mod sandbox;
+mod wire;
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -31,7 +32,8 @@ use self::sandbox::Sandbox;
 
 pub use self::audit::{AuditRecord, RequestReader, TimedRequest};
 pub use self::crd::install_crd;
-pub use self::proxy::{ProxiedRequest, Proxy, RefusalRule};
+pub use self::proxy::{FaultyAnswer, ProxiedRequest, Proxy, RefusalRule};
+pub use self::wire::Wire;
 
 /// How often a starting server is polled. A start takes two to three seconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -103,7 +105,7 @@ impl Default for Options {
         Self {
             server: Server::Real,
             // A start takes 3 s on an idle machine. A loaded CI machine may need up to twenty times that.
-            ready_timeout: Duration::from_secs(60),
+            ready_timeout: Duration::from_secs(180),
             namespaces: vec!["flyte".to_owned()],
             audited: vec![User::Executor, User::OtherExecutor],
             apiserver_flags: Vec::new(),

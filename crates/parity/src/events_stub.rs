@@ -57,6 +57,8 @@ pub enum FaultKind {
     None,
     /// The request is refused before it is carried out.
     RefusalRule(Code),
+    /// The request is neither carried out nor answered, also not after [`EventsStub::heal`].
+    Hang,
     /// The request is carried out, but the answer is `unavailable`. An executor that delivers at least once sends the
     /// request again.
     LoseAnswer,
@@ -135,6 +137,12 @@ impl Fault {
     #[must_use]
     pub fn slow(delay: Duration) -> Self {
         Self { delay, ..Self::default() }
+    }
+
+    /// No request is answered.
+    #[must_use]
+    pub fn hang() -> Self {
+        Self { kind: FaultKind::Hang, ..Self::default() }
     }
 
     /// Every request is carried out, and its answer is lost.
@@ -304,8 +312,10 @@ impl Shared {
             if state.fault.service.affects(call) { state.fault.take() } else { Fault::default() }
         };
         tokio::time::sleep(fault.delay).await;
-        if let FaultKind::RefusalRule(code) = fault.kind {
-            return Err(code.with_message("refused by a fault of the test"));
+        match fault.kind {
+            FaultKind::RefusalRule(code) => return Err(code.with_message("refused by a fault of the test")),
+            FaultKind::Hang => std::future::pending().await,
+            FaultKind::None | FaultKind::LoseAnswer => {}
         }
         let outcome = {
             let mut state = self.state();

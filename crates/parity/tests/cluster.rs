@@ -14,7 +14,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::wait::await_condition;
 use serde_json::json;
 
-const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time limit of a wait. It is long because the machine may be busy with other programs.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn pod(name: &str, annotation: &[(&str, &str)], args: &[&str]) -> Pod {
     let annotations: serde_json::Map<_, _> = annotation.iter().map(|&(k, v)| (k.to_owned(), json!(v))).collect();

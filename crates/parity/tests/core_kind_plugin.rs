@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aileron_action::{TaskAction, TaskActionStatus, crd::crd};
 use aileron_apiserver::{ApiServer, Options};
@@ -24,6 +24,10 @@ use kube::runtime::wait::await_condition;
 use prost::Message as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+
+/// Time limit of a wait. It is long because the machine may be busy with other programs, and shorter than the ten minutes
+/// after which an action gets a round without a change of its object.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Creates a ConfigMap as its object. The task succeeds when the ConfigMap has an answer.
 struct Note;
@@ -90,19 +94,16 @@ async fn a_change_of_an_object_of_a_core_group_kind_wakes_its_task() {
         status.is_some_and(|status| status.plugin_phase == "PhaseRunning")
     };
     let running = await_condition(actions.clone(), "r-a0", executing);
-    tokio::time::timeout(Duration::from_secs(20), running).await.unwrap().unwrap();
+    tokio::time::timeout(WAIT_TIMEOUT, running).await.unwrap().unwrap();
 
-    let answered = Instant::now();
     let notes: Api<ConfigMap> = Api::default_namespaced(client);
     let answer = Patch::Merge(json!({"data": {"answer": "yes"}}));
     notes.patch("r-a0-0", &PatchParams::default(), &answer).await.unwrap();
     let ended = await_condition(actions, "r-a0", |found: Option<&TaskAction>| {
         found.and_then(|action| action.status.as_ref()).is_some_and(TaskActionStatus::is_terminal)
     });
-    let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap().unwrap().unwrap();
+    let ended = tokio::time::timeout(WAIT_TIMEOUT, ended).await.unwrap().unwrap().unwrap();
     assert_eq!(ended.status.unwrap().conditions.last().unwrap().type_, "Succeeded");
-    // Without a watch event, the next round would start after ten seconds at the earliest.
-    assert!(answered.elapsed() < Duration::from_secs(8), "{:?}", answered.elapsed());
 
     stop.cancel();
     executor.await.unwrap().unwrap();

@@ -231,18 +231,20 @@ fn anchors(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The text of all source files.
-fn all_sources() -> String {
+/// The text of all source files in these folders of each crate.
+fn all_sources(folders: &[&str]) -> String {
     let mut files = Vec::new();
     for member in members(&root()).unwrap() {
-        rust_files(&member.folder.join("src"), &mut files);
+        for folder in folders.iter().map(|folder| member.folder.join(folder)).filter(|folder| folder.exists()) {
+            rust_files(&folder, &mut files);
+        }
     }
     files.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
 }
 
 /// The names of all metrics, from the sources.
 fn metrics() -> BTreeSet<String> {
-    let text = all_sources();
+    let text = all_sources(&["src"]);
     let mut found = BTreeSet::new();
     for call in ["counter!(\"", "gauge!(\"", "histogram!(\""] {
         let names = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
@@ -257,6 +259,22 @@ fn every_metric_is_explained_and_nothing_else_is() {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `aileron_")?.split(['`', '{']).next());
     let explained: BTreeSet<_> = rows.map(|name| format!("aileron_{name}")).collect();
     assert_eq!(explained, metrics());
+}
+
+#[test]
+fn tests_and_files_that_the_reliability_page_names_exist() {
+    let page = read("docs/reliability.md");
+    let (_, table) = page.split_once("## Faults and their tests").unwrap();
+    let sources = all_sources(&["src", "tests"]);
+    let named: Vec<_> = table.split('`').skip(1).step_by(2).collect();
+    let is_test = |name: &&&str| name.matches('_').count() >= 3 && !name.contains(['/', '.', ':']);
+    let tests: Vec<_> = named.iter().filter(is_test).collect();
+    assert!(tests.len() > 20, "{tests:?}");
+    let missing: Vec<_> = tests.iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
+    assert!(missing.is_empty(), "no such tests: {missing:?}");
+    let files = named.iter().filter(|name| name.ends_with(".rs") && name.contains("/src/"));
+    let missing: Vec<_> = files.filter(|path| !root().join("crates").join(path).exists()).collect();
+    assert!(missing.is_empty(), "no such files: {missing:?}");
 }
 
 #[test]

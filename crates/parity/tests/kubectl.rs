@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
 /// Time limit of a command; none takes this long, even on a loaded machine.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(40);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 const OBJECTS: &str = "
 apiVersion: v1

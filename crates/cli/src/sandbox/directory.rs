@@ -148,7 +148,7 @@ mod tests {
             remove_abandoned(&path, Duration::ZERO);
             done.send(())
         });
-        finished.recv_timeout(Duration::from_secs(30)).unwrap();
+        finished.recv_timeout(Duration::from_secs(120)).unwrap();
         assert!(dir.exists(), "not the directory of a sandbox");
     }
 

@@ -131,7 +131,7 @@ fn condition(name: &str) -> TaskAction {
 
 /// Gives an action its round.
 async fn round(controller: &Controller, key: &ActionKey) {
-    let next = tokio::time::timeout(Duration::from_secs(5), controller.queue.next()).await.unwrap();
+    let next = tokio::time::timeout(Duration::from_secs(120), controller.queue.next()).await.unwrap();
     assert_eq!(next, *key);
     controller.rounds(key).await;
 }

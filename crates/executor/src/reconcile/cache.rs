@@ -15,9 +15,16 @@ use self::decide::{
     AfterLookup, BeforeLookup, Lookup, after_lookup, after_reserve, at_end, before_lookup, external, hit,
 };
 use super::Reconciler;
+use super::decide::has_started;
 use crate::services::cache::{CacheKey, CacheMetadata, CatalogError};
+use crate::services::connect::{Code, ConnectError};
 use crate::storage::StorageError;
 use crate::storage::outputs::write_outputs;
+
+/// How long a task that has started waits for the cache service. It does not need the answer: without it, it goes on, and the
+/// next round asks again. Longer than a slow answer takes, and short enough that the end of a task and its time limits are
+/// seen soon while the cache service or the object store does not answer.
+const OPTIONAL_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the cache means for a round.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,11 +85,12 @@ impl Reconciler {
         let (Some(usage), Some(catalog)) = (usage, &self.catalog) else { return Ok(RUN) };
         let status = action.status();
         let phase = Phase::from_name(&status.plugin_phase);
+        let limit = has_started(&status).then_some(OPTIONAL_CALL_TIMEOUT);
         let after = match before_lookup(phase, usage.serial) {
             BeforeLookup::Run => AfterLookup::Run,
             BeforeLookup::Reserve => AfterLookup::Reserve,
             BeforeLookup::LookUp => {
-                let found = match catalog.lookup(&usage.key).await {
+                let found = match answer_within(limit, "Get", catalog.lookup(&usage.key)).await {
                     Ok(Some(found)) => Lookup::Hit(found.outputs),
                     Ok(None) => Lookup::Miss,
                     Err(error) if error.is_storage_outage() => return Err(CacheStageError::Storage(Box::new(error))),
@@ -103,13 +111,12 @@ impl Reconciler {
                 Ok(CacheAnswer::Hit(hit(task.now)))
             }
             AfterLookup::Reserve => {
-                let reservation =
-                    catalog.reserve(&usage.key, &usage.owner, self.heartbeat()).await.map_err(|error| {
-                        match error.is_storage_outage() {
-                            true => CacheStageError::Storage(Box::new(error)),
-                            false => CacheStageError::Reservation(Box::new(error)),
-                        }
-                    })?;
+                let reservation = catalog.reserve(&usage.key, &usage.owner, self.heartbeat());
+                let reservation = answer_within(limit, "GetOrExtendReservation", reservation).await;
+                let reservation = reservation.map_err(|error| match error.is_storage_outage() {
+                    true => CacheStageError::Storage(Box::new(error)),
+                    false => CacheStageError::Reservation(Box::new(error)),
+                })?;
                 let is_running = phase == Some(Phase::Running);
                 let version = status.plugin_phase_version;
                 Ok(after_reserve(&reservation.owner_id, &usage.owner, is_running, version, task.now))
@@ -149,7 +156,8 @@ impl Reconciler {
 
     async fn release_usage(&self, usage: &CacheUse) {
         let Some(catalog) = self.catalog.as_ref().filter(|_| usage.serial) else { return };
-        if let Err(error) = catalog.release(&usage.key, &usage.owner).await {
+        let release = catalog.release(&usage.key, &usage.owner);
+        if let Err(error) = answer_within(Some(OPTIONAL_CALL_TIMEOUT), "ReleaseReservation", release).await {
             tracing::warn!(error = chain(&error), "failed to release the cache reservation; it will expire");
         }
     }
@@ -157,6 +165,22 @@ impl Reconciler {
     /// How often a reservation is extended. The cache service lets it expire after a few missed extensions.
     fn heartbeat(&self) -> Duration {
         Duration::try_from(self.settings.requeue()).unwrap_or_default()
+    }
+}
+
+/// The answer of a call, or an error if it does not come within the limit.
+async fn answer_within<T>(
+    limit: Option<Duration>,
+    call: &'static str,
+    answer: impl Future<Output = Result<T, CatalogError>>,
+) -> Result<T, CatalogError> {
+    let Some(limit) = limit else { return answer.await };
+    match tokio::time::timeout(limit, answer).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let source = ConnectError::new(Code::DeadlineExceeded, format!("no answer within {limit:?}"));
+            Err(CatalogError::Service { call, source })
+        }
     }
 }
 
@@ -228,6 +252,19 @@ mod tests {
         let mut object = TaskAction::new("a", Default::default());
         object.metadata.namespace = Some("ns".into());
         Action::new(object, None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_started_task_does_not_wait_for_a_cache_service_that_hangs() {
+        let began = tokio::time::Instant::now();
+        let hangs = std::future::pending::<Result<(), CatalogError>>();
+        let error = answer_within(Some(OPTIONAL_CALL_TIMEOUT), "Get", hangs).await.expect_err("no answer");
+        assert_eq!((error.code(), began.elapsed()), (Code::DeadlineExceeded, OPTIONAL_CALL_TIMEOUT));
+        let slow = async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            Ok(7)
+        };
+        assert_eq!(answer_within(None, "Get", slow).await.expect("an answer"), 7, "another task waits for it");
     }
 
     #[test]

@@ -203,7 +203,7 @@ pub(super) fn before_plugin(
             ControlFlow::Break(Decision::Record(Box::new(fail(facts, facts.before.clone(), error))))
         }
         // The end of a task that has started must be seen. The next round tries to extend the reservation again.
-        Err(CacheStageError::Reservation { .. } | CacheStageError::Storage(_)) if has_started(facts) => {
+        Err(CacheStageError::Reservation { .. } | CacheStageError::Storage(_)) if has_started(&facts.before) => {
             ControlFlow::Continue(BeforePlugin::CallPlugin { reserved: true })
         }
         Err(CacheStageError::Reservation(error)) => {
@@ -221,10 +221,10 @@ pub(super) fn before_plugin(
 
 /// Whether the plugin has started something whose end must be seen. An attempt is also `Queued` before its first round
 /// of the plugin, but then no state is stored.
-fn has_started(facts: &Facts<'_>) -> bool {
-    match Phase::from_name(&facts.before.plugin_phase) {
+pub(super) fn has_started(status: &TaskActionStatus) -> bool {
+    match Phase::from_name(&status.plugin_phase) {
         Some(Phase::Initializing | Phase::Running) => true,
-        Some(Phase::Queued) => !facts.before.plugin_state.0.is_empty(),
+        Some(Phase::Queued) => !status.plugin_state.0.is_empty(),
         _ => false,
     }
 }

@@ -100,8 +100,74 @@ fn not_stored(action: &'static str, uri: &str, closed: NotLeading) -> StorageErr
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use jiff::Timestamp;
+
     use super::*;
     use crate::storage::MemoryStore;
+
+    /// Counts the calls that reach the services.
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+
+    impl Counter {
+        fn called(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[async_trait]
+    impl EventTransport for Counter {
+        async fn record(&self, _: Vec<ActionEvent>) -> Result<(), ConnectError> {
+            self.called();
+            Ok(())
+        }
+    }
+
+    #[async_trait]
+    impl CatalogClient for Counter {
+        async fn lookup(&self, _: &CacheKey) -> Result<Option<CachedOutputs>, CatalogError> {
+            self.called();
+            Ok(None)
+        }
+
+        async fn reserve(&self, _: &CacheKey, owner: &str, _: Duration) -> Result<Reservation, CatalogError> {
+            self.called();
+            Ok(Reservation { owner_id: owner.to_owned(), expires_at: None, heartbeat: None })
+        }
+
+        async fn put(&self, _: &CacheKey, _: &str, _: &CacheMetadata, _: bool) -> Result<(), CatalogError> {
+            self.called();
+            Ok(())
+        }
+
+        async fn release(&self, _: &CacheKey, _: &str) -> Result<(), CatalogError> {
+            self.called();
+            Ok(())
+        }
+    }
+
+    /// How many of five calls reach the services: a record, a lookup, and three writes to the cache.
+    async fn calls_that_pass(fence: Fence) -> usize {
+        let services = Arc::new(Counter::default());
+        let events = Fenced::<dyn EventTransport>::new(Arc::clone(&services) as _, fence.clone());
+        let cache = Fenced::<dyn CatalogClient>::new(Arc::clone(&services) as _, fence);
+        let key = CacheKey::new(Default::default(), String::new(), Vec::new(), None, String::new());
+        let metadata = CacheMetadata { execution: None, created_at: Timestamp::UNIX_EPOCH };
+        let _ = events.record(Vec::new()).await;
+        let _ = cache.lookup(&key).await;
+        let _ = cache.reserve(&key, "ns/a", Duration::ZERO).await;
+        let _ = cache.put(&key, "mem://data/a", &metadata, false).await;
+        let _ = cache.release(&key, "ns/a").await;
+        services.0.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test]
+    async fn a_process_that_does_not_lead_records_no_event_and_does_not_write_to_the_cache() {
+        assert_eq!(calls_that_pass(Fence::closed()).await, 1, "only the lookup");
+        assert_eq!(calls_that_pass(Fence::always_open()).await, 5);
+    }
 
     #[tokio::test]
     async fn nothing_is_stored_by_a_process_that_does_not_lead() {

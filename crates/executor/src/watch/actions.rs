@@ -138,7 +138,7 @@ mod tests {
         let cx = WatchContext { client, ..WatchContext::for_tests() };
         cx.synced.expect(NAME);
         let watch = tokio::spawn(run(cx.clone()));
-        tokio::time::timeout(std::time::Duration::from_secs(20), cx.synced.all()).await.expect("the list is complete");
+        tokio::time::timeout(std::time::Duration::from_secs(120), cx.synced.all()).await.expect("the list is complete");
         let malformed = |name: &str| {
             let action = cx.caches.actions.get(&ActionKey::new("ns", name)).expect(name);
             action.malformed.as_deref().map(str::to_owned)

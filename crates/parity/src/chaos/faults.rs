@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
+use http::StatusCode;
 
 use super::world::World;
-use crate::cluster::{AuditRecord, Proxy, RefusalRule};
+use crate::cluster::{AuditRecord, FaultyAnswer, Proxy, RefusalRule};
 use crate::events_stub::{Code, Fault, Service};
 use crate::storage_stub::StorageFault;
 
@@ -48,7 +49,7 @@ pub(super) async fn inject(world: &World, proxies: &[Arc<Proxy>], mut random: Rn
             }
             2 => {
                 let fault = match random.u8(..3) {
-                    0 => StorageFault::Refuse,
+                    0 => StorageFault::Refuse(StatusCode::SERVICE_UNAVAILABLE),
                     1 => StorageFault::LoseAnswers,
                     _ => StorageFault::Slow(Duration::from_millis(random.u64(100..2_000))),
                 };
@@ -71,7 +72,7 @@ pub(super) async fn inject(world: &World, proxies: &[Arc<Proxy>], mut random: Rn
 /// Ends all faults.
 pub(super) fn heal(world: &World, proxies: &[Arc<Proxy>]) {
     world.stub.heal();
-    world.storage.fault(StorageFault::None);
+    world.storage.heal();
     proxies.iter().for_each(|proxy| proxy.stop_refusing());
 }
 
@@ -97,11 +98,14 @@ fn disturb(world: &World, proxy: &Proxy, random: &mut Rng, lease: bool) {
         2 => &["delete"],
         _ => &["get", "list", "watch"],
     };
-    let code = if random.bool() { 429 } else { 503 };
     let times = 1 + random.usize(..MOST_REFUSALS);
-    world.recorder.note(format!("the API server refuses {times} times {verbs:?} with {code}"));
+    let answer = match random.u8(..3) {
+        0 => FaultyAnswer::Lost,
+        1 => FaultyAnswer::Refused { code: 429, retry_after: random.bool().then_some(1) },
+        _ => FaultyAnswer::Refused { code: 503, retry_after: random.bool().then_some(1) },
+    };
+    world.recorder.note(format!("{times} times {verbs:?} of a replica: {answer:?}"));
     let matches =
         move |request: &AuditRecord| verbs.contains(&request.verb.as_str()) && (lease || request.resource != "leases");
-    let retry_after = random.bool().then_some(1);
-    proxy.refuse(RefusalRule { matches: Box::new(matches), code, retry_after, times });
+    proxy.refuse(RefusalRule { matches: Box::new(matches), answer, times });
 }

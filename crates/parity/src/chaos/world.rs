@@ -93,7 +93,7 @@ impl World {
         let quota = json!({"metadata": {"name": "pods"}, "spec": {"hard": {"pods": QUOTA.to_string()}}});
         let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), LIMITED);
         quotas.create(&PostParams::default(), &serde_json::from_value(quota)?).await.context("creating the quota")?;
-        let (stub, storage) = (EventsStub::start().await?, StorageStub::start().await?);
+        let (stub, storage) = (EventsStub::start().await?, StorageStub::start(&cluster.dir().join("storage")).await?);
         let recorder = Arc::new(Recorder::start(&cluster, &stub).await?);
         let settings = kubelet::Settings::default().decide(script).store(storage.writer());
         let kubelet = Kubelet::start(cluster.client(User::Sim).await?, settings);
@@ -111,7 +111,7 @@ impl World {
     pub fn settings(&self) -> Settings {
         Settings::new(&self.stub.url(), Path::new("unused"))
             .with(&["executor", "leaderElect"], true)
-            .with(&["storage"], self.storage.section())
+            .with_storage(&self.storage)
             .with(&["plugins", "k8s", "inject-finalizer"], true)
             .with(&["tasks", "pools"], json!({"licences": {"quota": POOL_LIMIT, "task-types": [LICENSED]}}))
     }
@@ -177,8 +177,11 @@ impl World {
         };
         let (namespace, base) = (planned.plan.namespace.clone(), self.storage.base());
         let action = planned.task.build(&namespace, &base);
-        if let Some(inputs) = &planned.inputs {
-            self.storage.insert(&action.spec.input_uri, inputs.clone());
+        if let Some(inputs) = &planned.inputs
+            && let Err(error) = self.storage.insert(&action.spec.input_uri, inputs)
+        {
+            // The task then fails, and the check at the end says so.
+            tracing::error!(%error, "the inputs of a task cannot be written");
         }
         let key = (namespace.clone(), planned.plan.name.clone());
         let open = Open { planned, submitted: Instant::now(), aborted: false, done: None };

@@ -10,7 +10,7 @@ use kube::runtime::wait::await_condition;
 use kube::{Client, ResourceExt};
 
 /// Limit for a definition to become established. The server normally needs less than a second.
-const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(20);
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Applies `crd` and waits until the API server serves it. Applying the same definition again changes nothing.
 ///

@@ -1,19 +1,19 @@
 //! A proxy in front of an API server that forwards requests, refuses some of them as a load balancer or the server's flow
-//! control would, and records the time of each request.
+//! control would, loses the answers of others, and records the time of each request.
 
 use std::convert::Infallible;
-use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use std::{fs, io};
 
 use anyhow::{Context, Result};
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use http::{HeaderValue, StatusCode, header};
 use kube::{Client, Config};
 use serde_json::json;
@@ -36,16 +36,28 @@ pub struct Proxy {
     _stop: DropGuard,
 }
 
-/// Which requests the proxy refuses, and how.
+/// Which requests the proxy does not answer as the server would, and how.
 pub struct RefusalRule {
     /// Whether this rule applies to a request.
     pub matches: Box<dyn Fn(&AuditRecord) -> bool + Send + Sync>,
-    /// HTTP status code: 429 with the text of the server's flow control, any other with a `Status` object.
-    pub code: u16,
-    /// Value of the `Retry-After` header, in seconds.
-    pub retry_after: Option<u32>,
-    /// How many requests are refused.
+    /// What happens to such a request.
+    pub answer: FaultyAnswer,
+    /// How many requests are affected.
     pub times: usize,
+}
+
+/// What happens to a request to which a rule applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultyAnswer {
+    /// It is not forwarded.
+    Refused {
+        /// HTTP status code: 429 with the text of the server's flow control, any other with a `Status` object.
+        code: u16,
+        /// Value of the `Retry-After` header, in seconds.
+        retry_after: Option<u32>,
+    },
+    /// The server carries it out, and the connection breaks before the client has the whole answer.
+    Lost,
 }
 
 /// A request that the proxy has answered.
@@ -57,6 +69,8 @@ pub struct ProxiedRequest {
     pub record: AuditRecord,
     /// Whether the proxy refused the request instead of forwarding it.
     pub refused: bool,
+    /// Whether the server carried the request out and the answer was lost.
+    pub lost: bool,
 }
 
 struct ProxyState {
@@ -76,7 +90,17 @@ impl RefusalRule {
     /// Refuses `times` requests with this verb and resource, in any namespace.
     pub fn of(verb: &'static str, resource: &'static str, code: u16, times: usize) -> Self {
         let matches = move |request: &AuditRecord| request.verb == verb && request.resource == resource;
-        Self { matches: Box::new(matches), code, retry_after: None, times }
+        Self { matches: Box::new(matches), answer: FaultyAnswer::Refused { code, retry_after: None }, times }
+    }
+
+    /// Loses the answers of `times` requests with this verb and resource, which may name a subresource (`pods/status`).
+    pub fn lost(verb: &'static str, resource: &'static str, times: usize) -> Self {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let matches = move |request: &AuditRecord| {
+            (request.verb.as_str(), request.resource.as_str(), request.subresource.as_str())
+                == (verb, resource, subresource)
+        };
+        Self { matches: Box::new(matches), answer: FaultyAnswer::Lost, times }
     }
 
     /// Restricts the rule to one namespace.
@@ -88,8 +112,11 @@ impl RefusalRule {
 
     /// Adds a `Retry-After` header to the refusals.
     #[must_use]
-    pub fn retry_after(self, seconds: u32) -> Self {
-        Self { retry_after: Some(seconds), ..self }
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        if let FaultyAnswer::Refused { retry_after, .. } = &mut self.answer {
+            *retry_after = Some(seconds);
+        }
+        self
     }
 }
 
@@ -129,9 +156,13 @@ impl Proxy {
     /// # Errors
     /// The client cannot be created.
     pub fn client(&self) -> Result<Client> {
-        let mut config = Config::new(self.url.parse()?);
-        config.default_retry = false;
-        Ok(Client::try_from(config)?)
+        client_of(&self.url)
+    }
+
+    /// The address, for a [`Wire`](super::Wire) in front of the proxy.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// A kubeconfig for programs that use the proxy.
@@ -168,13 +199,20 @@ impl Proxy {
 }
 
 impl ProxyState {
-    /// The status code and `Retry-After` with which to refuse this request; `None` if it is forwarded.
-    fn refusal(&self, request: &AuditRecord) -> Option<(u16, Option<u32>)> {
+    /// What happens to this request; `None` if nothing special does.
+    fn fault(&self, request: &AuditRecord) -> Option<FaultyAnswer> {
         let mut rules = locked(&self.rules);
         let found = rules.iter_mut().find(|rule| rule.times > 0 && (rule.matches)(request))?;
         found.times -= 1;
-        Some((found.code, found.retry_after))
+        Some(found.answer)
     }
+}
+
+/// A client of this address that sends no credentials and does not retry.
+pub(super) fn client_of(url: &str) -> Result<Client> {
+    let mut config = Config::new(url.parse()?);
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
 }
 
 async fn answer(State(state): State<Arc<ProxyState>>, request: Request) -> Result<Response, Infallible> {
@@ -185,14 +223,21 @@ async fn answer(State(state): State<Arc<ProxyState>>, request: Request) -> Resul
     if record.verb == "create" && record.name.is_empty() {
         record.name = name_in(&bytes);
     }
-    let refusal = state.refusal(&record);
-    let refused = refusal.is_some();
-    let response = match refusal {
-        Some((code, retry_after)) => refuse(code, retry_after),
-        None => forward(&state, http::Request::from_parts(head, bytes.into()), record.verb == "watch").await,
+    let fault = state.fault(&record);
+    let lost = fault == Some(FaultyAnswer::Lost);
+    let mut response = match fault {
+        Some(FaultyAnswer::Refused { code, retry_after }) => refuse(code, retry_after),
+        Some(FaultyAnswer::Lost) | None => {
+            forward(&state, http::Request::from_parts(head, bytes.into()), record.verb == "watch").await
+        }
     };
     record.code = response.status().as_u16();
-    locked(&state.requests).push(ProxiedRequest { at, record, refused });
+    locked(&state.requests).push(ProxiedRequest { at, record, refused: fault.is_some() && !lost, lost });
+    if lost {
+        // An error in the middle of a body closes the connection.
+        let broken = stream::iter([Err::<Bytes, _>(io::Error::from(io::ErrorKind::ConnectionReset))]);
+        response = Response::new(Body::from_stream(broken));
+    }
     Ok(response)
 }
 

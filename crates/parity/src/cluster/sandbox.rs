@@ -16,7 +16,7 @@ use super::process::Process;
 use super::{POLL_INTERVAL, locked};
 
 /// How long a restart waits for its port, which another program may use for a moment.
-const PORT_TIMEOUT: Duration = Duration::from_secs(5);
+const PORT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The server and the thread that serves it.
 #[derive(Debug)]

@@ -58,7 +58,7 @@ async fn the_stub_listens_and_a_wait_ends_with_the_event() {
     let second = Duration::from_secs(1);
     let (request, started) = (event("a"), std::time::Instant::now());
     let send = client.call::<_, RecordResponse>(RECORD, &request);
-    let (events, answer) = tokio::join!(stub.wait_for(10 * second, |events| !events.is_empty()), send);
+    let (events, answer) = tokio::join!(stub.wait_for(120 * second, |events| !events.is_empty()), send);
     answer.unwrap();
     assert_eq!(events.unwrap(), stub.events_of("a"));
     let error = stub.wait_for(second / 20, |events| events.len() > 1).await.unwrap_err().to_string();

@@ -77,7 +77,10 @@ impl Document {
 
 impl Store {
     /// Writes the document of a task, if there is one and the pod has an output prefix.
-    pub(super) fn write(&self, pod: &Pod, document: &Document) -> Result<()> {
+    ///
+    /// # Errors
+    /// The document cannot be written.
+    pub fn write(&self, pod: &Pod, document: &Document) -> Result<()> {
         let (Some((name, bytes)), Some(prefix)) = (document.file(), output_prefix(pod)) else { return Ok(()) };
         let uri = format!("{}/{name}", prefix.trim_end_matches('/'));
         match self {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{POLL_INTERVAL, WAIT_TIMEOUT};
 use crate::cluster::{Cluster, User};
+use crate::storage_stub::StorageStub;
 
 /// The configuration of an executor. An executor in this process and [`Program`](super::Program) read the same text.
 #[derive(Clone, Debug)]
@@ -50,6 +51,12 @@ impl Settings {
             },
         });
         Self { root }
+    }
+
+    /// Uses this object store instead of files.
+    #[must_use]
+    pub fn with_storage(self, storage: &StorageStub) -> Self {
+        self.with(&["storage"], storage.section())
     }
 
     /// Sets the key at this path.

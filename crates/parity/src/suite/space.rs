@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use aileron_action::{TaskAction, TaskActionStatus};
 use aileron_idl::flyteidl2::common::ActionPhase;
@@ -12,16 +12,16 @@ use anyhow::{Context, Result, bail};
 use futures::{StreamExt, pin_mut};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, ResourceExt};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Bench, Logs, POLL_INTERVAL, Task, WAIT_TIMEOUT};
+use super::{Bench, Logs, POLL_INTERVAL, Progress, Task, WAIT_TIMEOUT};
 use crate::cluster::{AuditRecord, Server, User, create_namespace};
 use crate::events_stub::Recorded;
-use crate::kubelet::Run;
+use crate::kubelet::{Document, Run, Store, status};
 
 /// How many lines of a log a failure shows.
 const LOG_LINES: usize = 60;
@@ -135,20 +135,6 @@ impl<'a> Space<'a> {
     /// # Errors
     /// The wait timed out. The error has the details of [`dump`](Self::dump).
     pub async fn until(&self, name: &str, what: &str, done: impl Fn(&TaskAction) -> bool) -> Result<TaskAction> {
-        self.within(WAIT_TIMEOUT, name, what, done).await
-    }
-
-    /// As [`Self::until`], with the given time limit.
-    ///
-    /// # Errors
-    /// As [`Self::until`].
-    pub async fn within(
-        &self,
-        limit: Duration,
-        name: &str,
-        what: &str,
-        done: impl Fn(&TaskAction) -> bool,
-    ) -> Result<TaskAction> {
         let begin = Instant::now();
         loop {
             // An error is ignored: the API server may be restarting.
@@ -157,8 +143,8 @@ impl<'a> Space<'a> {
             {
                 return Ok(action);
             }
-            if begin.elapsed() > limit {
-                bail!("{name} was not {what} within {limit:?}\n{}", self.dump(name).await);
+            if begin.elapsed() > WAIT_TIMEOUT {
+                bail!("{name} was not {what} within {WAIT_TIMEOUT:?}\n{}", self.dump(name).await);
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -172,24 +158,26 @@ impl<'a> Space<'a> {
         self.until(name, "ended", |action| action.outcome().is_some() && action.has_terminal_labels()).await
     }
 
-    /// Waits until there are at least `count` actions and all have ended.
+    /// Waits until there are at least `count` actions and all have ended, for as long as actions make progress.
     ///
     /// # Errors
-    /// The wait timed out.
-    pub async fn until_all_ended(&self, count: usize, limit: Duration) -> Result<Vec<TaskAction>> {
-        let begin = Instant::now();
+    /// Nothing changed for [`WAIT_TIMEOUT`]. The error has the details of an action that has not ended.
+    pub async fn until_all_ended(&self, count: usize) -> Result<Vec<TaskAction>> {
+        let mut progress = Progress::start();
         loop {
             let listed = self.actions.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
-            let open = listed.iter().find(|action| action.outcome().is_none() || !action.has_terminal_labels());
-            if open.is_none() && listed.len() >= count {
+            let is_open = |action: &&TaskAction| action.outcome().is_none() || !action.has_terminal_labels();
+            let open: Vec<_> = listed.iter().filter(is_open).collect();
+            if open.is_empty() && listed.len() >= count {
                 return Ok(listed);
             }
-            if begin.elapsed() > limit {
-                let name = open.map(ResourceExt::name_any).unwrap_or_default();
-                let still =
-                    listed.iter().filter(|action| action.outcome().is_none() || !action.has_terminal_labels()).count();
+            // Other clients may change labels and annotations all the time. Only what the executor writes is progress.
+            let state: Vec<_> = open.iter().map(|action| (action.name_any(), action.summary())).collect();
+            if progress.has_stopped(state) {
+                let name = open.first().map(|action| action.name_any()).unwrap_or_default();
                 bail!(
-                    "{still} of {count} had not ended within {limit:?}, among them {name}\n{}",
+                    "{} of {count} have not ended, and nothing changed for {WAIT_TIMEOUT:?}; among them {name}\n{}",
+                    open.len(),
                     self.dump(&name).await
                 );
             }
@@ -231,6 +219,19 @@ impl<'a> Space<'a> {
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
+    }
+
+    /// Ends a running pod with success, as its node would: its task has written one output. Its script is `run`, so that
+    /// nothing else ends it.
+    ///
+    /// # Errors
+    /// The pod does not exist, or the output cannot be written.
+    pub async fn complete_pod(&self, name: &str) -> Result<()> {
+        let pod = self.pods.get(name).await?;
+        Store::Local(self.bench.data()).write(&pod, &Document::one_output())?;
+        let ended = status::exit(&pod, 0, "Completed", "", &[], Timestamp::now());
+        self.pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(ended)).await?;
+        Ok(())
     }
 
     /// The names of all pods of the namespace.

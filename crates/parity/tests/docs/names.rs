@@ -80,7 +80,7 @@ fn has_word(text: &str, word: &str) -> bool {
 #[test]
 fn code_names_of_the_glossary_exist_in_the_code() {
     let glossary = read("docs/glossary.md");
-    let sources = all_sources();
+    let sources = all_sources(&["src"]);
     let cells = glossary.lines().filter_map(|line| line.strip_prefix("| **")?.split('|').nth(2));
     let names: BTreeSet<&str> = cells.flat_map(code_words).collect();
     assert!(names.len() > 10, "the last column of the glossary has the names of the code");

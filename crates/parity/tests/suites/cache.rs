@@ -52,7 +52,8 @@ async fn a_failed_task_does_not_fill_the_cache(on: Server) -> Result<()> {
 
 async fn one_task_computes_while_others_wait_for_it(on: Server) -> Result<()> {
     let space = on.shared().await?.space("serial").await?;
-    let task = |name: &str| Task::container(name).cached("serial.slow", true).attempts(&["succeed@3500"]);
+    // The owner runs long enough for the other task to be submitted, looked up and shown, also on a busy machine.
+    let task = |name: &str| Task::container(name).cached("serial.slow", true).attempts(&["succeed@8000"]);
     space.submit(&task("owner")).await?;
     space.until("owner", "running", |action| action.reason() == "Executing").await?;
     space.submit(&task("waiter")).await?;

@@ -1,16 +1,19 @@
 //! Leader election between two executors.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aileron_history::plan::{Expected, PlannedTask};
 use aileron_parity::cluster::User;
 use aileron_parity::recorder::Expectations;
-use aileron_parity::suite::{Server, StatusView, Task, WAIT_TIMEOUT};
-use anyhow::{Context, Result};
+use aileron_parity::suite::{Server, StatusView, Task};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams};
 
 aileron_parity::on_both!(one_executor_leads_and_the_other_takes_over);
+
+/// A lease that is not released expires after this time.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
 
 async fn leader(leases: &Api<Lease>) -> Result<String> {
     let held = leases.list(&ListParams::default()).await?.items.pop().and_then(|lease| lease.spec);
@@ -32,19 +35,22 @@ async fn one_executor_leads_and_the_other_takes_over(on: Server) -> Result<()> {
     second.check()?;
     assert!(!second.has_started(), "the standby started rounds:\n{}", second.log());
 
-    // A killed leader does not release the lease: the second executor waits until it expires, after 15 s.
+    // A killed leader does not release the lease: the second executor waits until it expires.
     space.submit(&Task::container("two").attempts(&["succeed@1000"])).await?;
     space.until("two", "running", |action| action.reason() == "Executing").await?;
     first.kill();
-    let action = space.within(WAIT_TIMEOUT, "two", "ended", |action| action.outcome().is_some()).await?;
+    let action = space.until("two", "ended", |action| action.outcome().is_some()).await?;
     assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
     assert!(second.has_started() && leader(&leases).await?.starts_with("second"));
 
     // An executor that is shut down releases the lease, so the third one need not wait for it to expire.
     let mut third = bench.recorded_program(&recorder, &settings, User::Executor, "third").await?;
     second.terminate().await?;
+    let released = Instant::now();
+    third.until_started().await?;
+    ensure!(released.elapsed() < LEASE_DURATION, "the lease was not released:\n{}", third.log());
     space.submit(&Task::container("three")).await?;
-    let action = space.within(Duration::from_secs(10), "three", "ended", |action| action.outcome().is_some()).await?;
+    let action = space.until("three", "ended", |action| action.outcome().is_some()).await?;
     assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
     third.check()?;
     assert_eq!(space.runs().len(), 3);

@@ -53,11 +53,12 @@ async fn an_attempt_that_runs_too_long_is_stopped_and_another_follows(on: Server
 async fn an_attempt_queued_too_long_reports_what_it_waits_for(on: Server) -> Result<()> {
     let space = on.shared().await?.space("waits-long").await?;
     let task = Task::container("stuck").attempts(&["unschedulable:0/3 nodes are available: 3 Insufficient cpu."]);
-    space.submit(&limited(task, 0, 3, 0)).await?;
+    // Long enough for the scheduler's answer to be seen, also on a busy machine.
+    space.submit(&limited(task, 0, 8, 0)).await?;
     let action = space.until_ended("stuck").await?;
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()), "{}", action.summary());
     let message = action.status_or_default().error_state.unwrap().message;
-    assert!(message.starts_with("attempt 1 was queued for 3s, the longest that the task allows: "), "{message}");
+    assert!(message.starts_with("attempt 1 was queued for 8s, the longest that the task allows: "), "{message}");
     assert!(message.contains("Insufficient cpu"), "{message}");
     space.until_pods(&[]).await
 }
@@ -81,17 +82,19 @@ async fn a_deadline_ends_the_task_whatever_attempts_are_left(on: Server) -> Resu
     space.submit(&limited(task, 0, 0, 4)).await?;
     let action = space.until_ended("late").await?;
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()), "{}", action.summary());
-    assert_eq!(action.status_or_default().attempts, 3);
+    // On a busy machine the deadline may come before the first attempts have failed.
+    let attempts = action.status_or_default().attempts;
+    assert!(attempts <= 3, "{}", action.summary());
     let message = action.status_or_default().error_state.unwrap().message;
     assert_eq!(message, "the action had not ended 4s after it was queued first, which is its deadline");
-    assert_eq!(timeouts(&space, "late"), [3]);
+    assert_eq!(timeouts(&space, "late"), [attempts]);
     space.until_pods(&[]).await
 }
 
 async fn a_retry_waits_for_the_backoff_of_the_task(on: Server) -> Result<()> {
     let space = on.shared().await?.space("pauses").await?;
     let mut task = Task::container("again").attempts(&["fail:1:Error:broken", "succeed"]);
-    let base = prost_types::Duration { seconds: 2, nanos: 0 };
+    let base = prost_types::Duration { seconds: 5, nanos: 0 };
     let backoff = Backoff { base: Some(base), ..Backoff::default() };
     task.template.metadata.get_or_insert_default().retries = Some(RetryStrategy { retries: 3, backoff: Some(backoff) });
     space.submit(&task).await?;
@@ -99,7 +102,7 @@ async fn a_retry_waits_for_the_backoff_of_the_task(on: Server) -> Result<()> {
     let pausing = space.until("again", "pauses before its second attempt", pauses).await?;
     let message = pausing.pending().unwrap().1;
     assert!(
-        message.starts_with("waiting 2s before attempt 2 of 4, as the task asks for; the attempt before failed with "),
+        message.starts_with("waiting 5s before attempt 2 of 4, as the task asks for; the attempt before failed with "),
         "{message}"
     );
     let action = space.until_ended("again").await?;
@@ -111,7 +114,7 @@ async fn a_retry_waits_for_the_backoff_of_the_task(on: Server) -> Result<()> {
     );
     let runs = space.runs();
     let apart = Duration::try_from(runs[1].at.duration_since(runs[0].at))?;
-    assert!(apart >= Duration::from_secs(2), "the second attempt began {apart:?} after the first");
+    assert!(apart >= Duration::from_secs(5), "the second attempt began {apart:?} after the first");
     // The end of the first attempt is reported at once, not when the second begins.
     let phases = space.phases("again");
     let place = |wanted| phases.iter().position(|phase| *phase == wanted);
@@ -121,7 +124,7 @@ async fn a_retry_waits_for_the_backoff_of_the_task(on: Server) -> Result<()> {
 
 async fn a_task_that_ends_in_time_is_not_disturbed(on: Server) -> Result<()> {
     let space = on.shared().await?.space("in-time").await?;
-    space.submit(&limited(Task::container("quick").attempts(&["succeed@500"]), 20, 20, 30)).await?;
+    space.submit(&limited(Task::container("quick").attempts(&["succeed@500"]), 100, 100, 110)).await?;
     let action = space.until_ended("quick").await?;
     assert_eq!(
         (action.outcome().unwrap().0.as_str(), action.status_or_default().attempts),

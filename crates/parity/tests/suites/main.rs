@@ -15,6 +15,7 @@ mod limits;
 mod malformed;
 mod missing_kind;
 mod operators;
+mod outages;
 mod overview;
 mod pending;
 mod pools;

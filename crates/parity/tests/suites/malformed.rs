@@ -4,7 +4,7 @@
 mod actions;
 mod neighbours;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use aileron_action::TaskAction;
 use aileron_executor::cluster::listed::Listed;
@@ -141,6 +141,3 @@ impl Expected {
         }
     }
 }
-
-/// Used by the modules of this suite for objects that take a moment to be served.
-const SETTLE_LIMIT: Duration = Duration::from_secs(20);

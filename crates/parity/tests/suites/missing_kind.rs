@@ -16,10 +16,7 @@ use crate::operators::kinds::Kind;
 
 aileron_parity::on_both!(a_task_waits_for_its_kind_whenever_it_is_missing);
 
-/// Longer than a watch event takes, and much shorter than the interval of periodic rounds.
-const WATCH_LATENCY: Duration = Duration::from_secs(5);
-
-/// An ended watch is opened again within this time, also on a busy machine.
+/// How long a watch that must not be open again is waited for.
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(2);
 
 const DEFINITION: &str = "pytorchjobs.kubeflow.org";
@@ -35,35 +32,36 @@ async fn a_task_waits_for_its_kind_whenever_it_is_missing(on: Server) -> Result<
     let kind = Kind::of("pytorch");
     let proxy = Proxy::start(&bench.cluster).await?;
     let executor = Executor::start_with(proxy.client()?, &bench.settings(), std::convert::identity).await?;
-    assert_eq!(watched(&proxy).await?, [false, false]);
+    ensure_watched(&proxy, false).await?;
     task_continues_when_the_kind_appears(&space, kind).await?;
     events_of_the_object_are_reported(&space).await?;
-    assert_eq!(watched(&proxy).await?, [true, true]);
+    ensure_watched(&proxy, true).await?;
     task_waits_again_when_the_kind_is_removed(&space, kind, &proxy).await?;
     executor.stop().await?;
     task_fails_when_the_kind_is_missing_too_long(&space, kind).await
 }
 
-/// Whether the executor watches the kind, and events about it. Ends all open watches and checks which ones the executor opens
+/// Checks whether the executor watches the kind, and events about it. Ends all open watches, and the executor opens them
 /// again.
-async fn watched(proxy: &Proxy) -> Result<[bool; 2]> {
-    let opened = |since: usize| {
-        let watches = proxy.requests().into_iter().skip(since).filter(|request| request.record.verb == "watch");
-        watches.map(|request| request.record).collect::<Vec<_>>()
-    };
+async fn ensure_watched(proxy: &Proxy, expected: bool) -> Result<()> {
     let since = proxy.requests().len();
+    let is_open = |resource: &str, part: &str| {
+        let requests = proxy.requests().into_iter().skip(since).map(|request| request.record);
+        requests.into_iter().any(|it| it.verb == "watch" && it.resource == resource && it.uri.contains(part))
+    };
     proxy.drop_watches();
+    let of_kind = || [is_open("pytorchjobs", ""), is_open("events", "PyTorchJob")];
     let begin = Instant::now();
     // All watches end at the same moment, so when these two are open again, the others are open soon after.
-    while !["pods", "taskactions"].iter().all(|name| opened(since).iter().any(|watch| watch.resource == *name)) {
-        ensure!(begin.elapsed() < WAIT_TIMEOUT, "the watches are not opened again");
+    while !is_open("pods", "") || !is_open("taskactions", "") || (expected && of_kind() != [true, true]) {
+        ensure!(begin.elapsed() < WAIT_TIMEOUT, "watches are not opened again: {:?}", of_kind());
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    tokio::time::sleep(REOPEN_TIMEOUT).await;
-    let opened = opened(since);
-    let of_kind = opened.iter().any(|watch| watch.resource == "pytorchjobs");
-    let of_events = opened.iter().any(|watch| watch.resource == "events" && watch.uri.contains("PyTorchJob"));
-    Ok([of_kind, of_events])
+    if !expected {
+        tokio::time::sleep(REOPEN_TIMEOUT).await;
+        ensure!(of_kind() == [false, false], "watches of a kind that is not served: {:?}", of_kind());
+    }
+    Ok(())
 }
 
 async fn task_continues_when_the_kind_appears(space: &Space<'_>, kind: Kind) -> Result<()> {
@@ -86,9 +84,7 @@ async fn task_continues_when_the_kind_appears(space: &Space<'_>, kind: Kind) -> 
     space.until_gone("given-up").await?;
 
     install_definitions(&space.admin, &[kind.rules()]).await?;
-    let begin = Instant::now();
     kind.objects(space).until("early-0").await?;
-    ensure!(begin.elapsed() < WATCH_LATENCY, "{:?}", begin.elapsed());
     Ok(())
 }
 
@@ -130,7 +126,7 @@ async fn task_waits_again_when_the_kind_is_removed(space: &Space<'_>, kind: Kind
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     let since = proxy.requests().len();
-    assert_eq!(watched(proxy).await?, [false, false]);
+    ensure_watched(proxy, false).await?;
     // If the executor still watched the kind, it would have sent a request by now and got 404.
     let requests: Vec<_> = proxy.requests().into_iter().skip(since).map(|request| request.record).collect();
     ensure!(requests.iter().all(|request| request.resource != "pytorchjobs"), "{requests:?}");

@@ -19,8 +19,8 @@ use crate::operators::kinds::Kind;
 
 aileron_parity::on_both!(waiting_and_running_tasks_are_shown_until_they_end);
 
-/// `Retry-After` in seconds; longer than the update interval of gauges.
-const RETRY_AFTER: u32 = 14;
+/// `Retry-After` in seconds: the update interval of gauges, 10 s, and time for the commands on a busy machine.
+const RETRY_AFTER: u32 = 30;
 
 /// The metrics page of a program.
 struct Page {

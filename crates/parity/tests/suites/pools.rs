@@ -19,7 +19,7 @@ use aileron_machinery::{
     K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext, TaskInfo, TokenRequest,
 };
 use aileron_parity::cluster::User;
-use aileron_parity::suite::{Executor, POLL_INTERVAL, Server, Space, StatusView, Task, WAIT_TIMEOUT};
+use aileron_parity::suite::{Executor, POLL_INTERVAL, Progress, Server, Space, StatusView, Task, WAIT_TIMEOUT};
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -72,12 +72,15 @@ async fn check(space: &Space<'_>) -> Result<usize> {
 }
 
 async fn until_ended(space: &Space<'_>, count: usize) -> Result<()> {
-    let begin = Instant::now();
-    while check(space).await? < count {
-        ensure!(begin.elapsed() < WAIT_TIMEOUT, "fewer than {count} actions ended\n{}", space.dump("").await);
+    let mut progress = Progress::start();
+    loop {
+        let ended = check(space).await?;
+        if ended >= count {
+            return Ok(());
+        }
+        ensure!(!progress.has_stopped(ended), "only {ended} of {count} actions ended\n{}", space.dump("").await);
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    Ok(())
 }
 
 async fn tasks_wait_for_a_token_and_hold_it_until_they_have_ended(on: Server) -> Result<()> {

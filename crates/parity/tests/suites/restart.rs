@@ -102,7 +102,7 @@ async fn a_killed_executor_neither_loses_nor_repeats_work(on: Server) -> Result<
         space.until_gone(name).await?;
         assert_eq!(space.phases(name).last(), Some(&(1, Aborted)), "{name}");
     }
-    let actions = space.until_all_ended(TASKS, Duration::from_secs(90)).await?;
+    let actions = space.until_all_ended(TASKS).await?;
     program.check()?;
     let mut runs = BTreeMap::<String, usize>::new();
     for run in space.runs() {
@@ -169,7 +169,8 @@ async fn a_pod_that_ended_while_no_executor_ran_is_seen_before_a_new_task_ends(o
 
     let mut program = Program::start(&bench.cluster, &settings, "executor")?;
     program.until_started().await?;
-    space.submit(&Task::container("late").attempts(&["succeed@4000"])).await?;
+    // The fault that this suite is about delays the end of the early task by 10 s.
+    space.submit(&Task::container("late").attempts(&["succeed@9000"])).await?;
     let early = space.until_ended("early").await?;
     assert_eq!(early.outcome().unwrap().0, "Succeeded");
     let late = space.actions.get("late").await?;

@@ -1,7 +1,7 @@
 //! Successful tasks: their status, events and pods, and the number of requests.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use aileron_action::ACTION_FINALIZER;
 use aileron_idl::flyteidl2::common::ActionPhase;
@@ -127,7 +127,7 @@ async fn a_burst_costs_no_more_requests_per_task_and_no_conflicts(on: Server) ->
     let tasks: Vec<_> =
         (0..TASKS).map(|number| Task::container(&format!("t{number}")).attempts(&["succeed@300"])).collect();
     futures::future::try_join_all(tasks.iter().map(|task| space.submit(task))).await?;
-    let actions = space.until_all_ended(TASKS, Duration::from_secs(60)).await?;
+    let actions = space.until_all_ended(TASKS).await?;
     for action in &actions {
         assert_eq!(action.outcome().unwrap().0, "Succeeded", "{}", action.summary());
     }

@@ -7,7 +7,7 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams}
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::{SETTLE_LIMIT, is_refused};
+use super::{WAIT_TIMEOUT, is_refused};
 
 /// Creates all odd objects in a namespace. Returns how many the API server refused.
 pub async fn create(space: &Space<'_>) -> Result<usize> {
@@ -68,7 +68,7 @@ pub async fn install_definitions(client: &Client) -> Result<()> {
                 tokio::time::sleep(super::POLL_INTERVAL).await;
             }
         };
-        tokio::time::timeout(SETTLE_LIMIT, established).await.with_context(|| name.clone())??;
+        tokio::time::timeout(WAIT_TIMEOUT, established).await.with_context(|| name.clone())??;
     }
     Ok(())
 }

@@ -1,7 +1,5 @@
 //! Pods that an operator creates for a task: the task reports at once why such a pod cannot start.
 
-use std::time::Duration;
-
 use aileron_action::TaskAction;
 use aileron_parity::kubelet::status;
 use aileron_parity::suite::{Server, Space, StatusView, attempts};
@@ -15,9 +13,6 @@ use serde_json::{Value, json};
 use super::kinds::Kind;
 
 aileron_parity::on_both!(an_unschedulable_worker_is_reported_by_its_task_at_once);
-
-/// Longer than a watch event and the status hold take, and much shorter than the interval of periodic rounds.
-const WATCH_LATENCY: Duration = Duration::from_secs(15);
 
 /// The label is `train-model-1`, so the name of the action cannot be derived from the labels.
 const ACTION: &str = "train model/1";
@@ -39,12 +34,12 @@ async fn an_unschedulable_worker_is_reported_by_its_task_at_once(on: Server) -> 
     let reason = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu";
     patch_pod_status(&space, &status::unschedulable(reason, Timestamp::now())).await?;
     let unschedulable = |action: &TaskAction| action.pending().is_some_and(|(code, _)| code == "Unschedulable");
-    let action = space.within(WATCH_LATENCY, "torn", "unschedulable", unschedulable).await?;
+    let action = space.until("torn", "unschedulable", unschedulable).await?;
     let (_, message) = action.pending().unwrap();
     ensure!(message.contains("pod torn-0-worker-0") && message.contains(reason), "{message}");
 
     patch_pod_status(&space, &status::running(&worker, Timestamp::now())).await?;
-    space.within(WATCH_LATENCY, "torn", "about to start again", starts).await?;
+    space.until("torn", "about to start again", starts).await?;
     // Reading the pods needs no requests.
     assert_eq!(kind.requests(&space, "get")?, Vec::<String>::new());
     space.delete("torn").await?;

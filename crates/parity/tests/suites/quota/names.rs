@@ -1,7 +1,7 @@
 //! A foreign object has the name that a task needs, or the kind of its object is not installed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use aileron_apiserver::{ApiError, Fault};
 use aileron_idl::json_to_struct;
@@ -228,7 +228,7 @@ async fn a_task_waits_until_its_kind_is_installed(on: Server) -> Result<()> {
     let jobs: Api<DynamicObject> = Api::namespaced_with(space.admin.clone(), &space.namespace, &resource);
     let begin = Instant::now();
     while jobs.get_opt("early-0").await?.is_none() {
-        assert!(begin.elapsed() < Duration::from_secs(5), "{}", space.dump("early").await);
+        assert!(begin.elapsed() < WAIT_TIMEOUT, "{}", space.dump("early").await);
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())

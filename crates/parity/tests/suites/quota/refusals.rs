@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use aileron_apiserver::{Fault, Match};
 use aileron_idl::flyteidl2::common::ActionPhase;
 use aileron_parity::cluster::{Proxy, RefusalRule};
-use aileron_parity::suite::{Executor, Server, Space, WAIT_TIMEOUT};
+use aileron_parity::suite::{Executor, Server, Space};
 use anyhow::Result;
 use serde_json::json;
 
@@ -40,7 +40,7 @@ async fn unreadable_quotas_cost_few_refusals(on: Server) -> Result<()> {
     let executor = Executor::start(&bench.cluster, &settings).await?;
     let begin = Instant::now();
     submit_all(&space, TASKS, |name| container(name, RUN_TIME)).await?;
-    check(&space.until_all_ended(TASKS, Duration::from_secs(60)).await?);
+    check(&space.until_all_ended(TASKS).await?);
     let refused = refused(&space, "pods")?;
     println!("{on:?}: {TASKS} tasks took {:.1?} and {} refusals", begin.elapsed(), refused.len());
     let most = refused.iter().map(|name| refused.iter().filter(|other| *other == name).count()).max();
@@ -69,7 +69,7 @@ async fn an_overloaded_server_costs_no_attempt(on: Server) -> Result<()> {
     }
     proxy.drop_watches();
     submit_all(&space, SOME, |name| container(name, RUN_TIME)).await?;
-    check(&space.until_all_ended(SOME, Duration::from_secs(60)).await?);
+    check(&space.until_all_ended(SOME).await?);
     let refused = |verb: &str, resource: &str, code: u16| {
         let refused = proxy.requests().into_iter().filter(|request| request.refused).map(|request| request.record);
         refused.filter(|record| record.verb == verb && record.resource == resource && record.code == code).count()
@@ -95,7 +95,7 @@ async fn a_refused_create_is_retried_after_retry_after(on: Server) -> Result<()>
         let space = bench.space(&format!("later-{code}")).await?;
         proxy.refuse(RefusalRule::of("create", "pods", code, 1).within(&space.namespace).retry_after(RETRY_AFTER));
         submit_all(&space, 1, |name| container(name, RUN_TIME)).await?;
-        check(&space.until_all_ended(1, WAIT_TIMEOUT).await?);
+        check(&space.until_all_ended(1).await?);
         let mut creates = proxy.requests();
         creates.retain(|it| (it.record.verb.as_str(), it.record.resource.as_str()) == ("create", "pods"));
         creates.retain(|it| it.record.namespace == space.namespace);

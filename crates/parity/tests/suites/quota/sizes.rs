@@ -21,7 +21,6 @@ aileron_parity::on_both!(
 const QUOTA: usize = 6;
 const TASKS: usize = 18;
 const RUN_TIME: Duration = Duration::from_millis(700);
-const LIMIT: Duration = Duration::from_secs(40);
 
 /// Objects of operators count until they are deleted, also when they have ended.
 async fn all_tasks_pass_a_quota_of_operator_objects(on: Server) -> Result<()> {
@@ -44,7 +43,7 @@ async fn all_tasks_pass_a_quota_of_operator_objects(on: Server) -> Result<()> {
     };
     submit_all(&space, TASKS, tasks).await?;
     let (ended, most) =
-        futures::future::try_join(space.until_all_ended(TASKS, LIMIT), delete_ended_jobs(&space, &jobs)).await?;
+        futures::future::try_join(space.until_all_ended(TASKS), delete_ended_jobs(&space, &jobs)).await?;
     check(&ended);
     check_refused(&space, "sparkapplications")?;
     assert!(most <= QUOTA && most > QUOTA / 2, "{most} at a time");
