@@ -149,6 +149,10 @@ impl Network {
         };
         let random = self.shared.faults.random_numbers();
         sleep(random.millis(0, 8)).await;
+        // Before the request leaves the process: it may be paused meanwhile, or lose the lease.
+        if self.shared.faults.hits(self.shared.faults.rates.delayed) {
+            sleep(random.millis(1, LONGEST_DELAY_MS)).await;
+        }
         process.running().await;
         let outage = *lock(&self.shared.outage);
         if let Some(until) = outage.filter(|until| *until > Instant::now()) {

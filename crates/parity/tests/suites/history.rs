@@ -94,7 +94,7 @@ async fn a_doctored_history_breaks_the_rules(on: Server) -> Result<()> {
         }
         _ => vec![entry],
     });
-    ensure!(changed.iter().any(|found| found == "attempts rise one by one"), "{changed:?}");
+    ensure!(changed.iter().any(|found| found == "attempts and failures are charged one by one"), "{changed:?}");
     Ok(())
 }
 
