@@ -35,6 +35,7 @@ use self::change::{
 use self::hold::{Flush, decide_flush};
 use self::merge_patch::merge_patch;
 use crate::caches::held_status::{StatusStore, Written, with_fields_of_control_plane};
+use crate::caches::version;
 use crate::cluster::{Actions, WriteSlot};
 use crate::services::events::{EventError, EventSink};
 
@@ -131,8 +132,10 @@ impl StatusWriter {
         let key = ActionKey::of(&action.object.metadata);
         let slot = self.actions.write_slot().await?;
         let written = self.store.as_ref().and_then(|store| store.written(&key));
-        let written = written.unwrap_or_else(|| Written { status: action.status(), version: None });
-        self.send(&key, &written, status, &slot).await
+        let written = written.map_or_else(|| action.status(), |written| written.status);
+        // The version that the round saw, not the latest one: what came since may contradict its decision.
+        let version = Some(version(&action.object.metadata)).filter(|version| *version > 0);
+        self.send(&key, &Written { status: written, version }, status, &slot).await
     }
 
     /// Labels an action if it has ended, so that the garbage collector finds it and watch caches can leave it out.
