@@ -190,7 +190,11 @@ impl Network {
             let code = random.pick(&[409, 429, 500, 503, 504]).copied().unwrap_or(503);
             return Ok(refusal(code));
         }
-        if faults.hits(rates.stale_list) && matches!(line.verb, "list" | "get") {
+        // A process that has seen nothing else would believe an old list of actions, and nothing can tell it. Kubernetes answers
+        // such lists from the present state.
+        let address = head.uri.to_string();
+        let may_be_stale = line.resource != "taskactions" || process.knows(&address);
+        if faults.hits(rates.stale_list) && matches!(line.verb, "list" | "get") && may_be_stale {
             let old = lock(&self.shared.old_answers).get(&head.uri.to_string()).and_then(|all| all.first().cloned());
             if let Some(old) = old {
                 self.shared.history.note(format!("{STALE_ANSWER} for {} {line}", self.who));
@@ -202,6 +206,9 @@ impl Network {
             self.apply(&line, &head, &body).await?;
         }
         let answer = self.apply(&line, &head, &body).await?;
+        if matches!(line.verb, "list" | "get") {
+            process.got_answer(address);
+        }
         if disturbance == Some(Disturbance::CrashAfter) {
             process.kill(&self.shared.history);
         }
