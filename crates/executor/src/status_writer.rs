@@ -131,11 +131,10 @@ impl StatusWriter {
     pub async fn write_now(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
         let key = ActionKey::of(&action.object.metadata);
         let slot = self.actions.write_slot().await?;
-        let written = self.store.as_ref().and_then(|store| store.written(&key));
-        let written = written.map_or_else(|| action.status(), |written| written.status);
+        let written = self.store.as_ref().and_then(|store| store.written_status(&key));
         // The version that the round saw, not the latest one: what came since may contradict its decision.
-        let version = Some(version(&action.object.metadata)).filter(|version| *version > 0);
-        self.send(&key, &Written { status: written, version }, status, &slot).await
+        let written = Written::new(written.unwrap_or_else(|| action.status()), version(&action.object.metadata));
+        self.send(&key, &written, status, &slot).await
     }
 
     /// Labels an action if it has ended, so that the garbage collector finds it and watch caches can leave it out.

@@ -23,3 +23,33 @@ pub enum Expected {
     /// It fails in this attempt.
     Failure(u32),
 }
+
+impl Expected {
+    /// How a task ends whose pods do what these words say, one for each attempt, as in the scripts of suites.
+    #[must_use]
+    pub fn of_attempts(words: &[String]) -> Self {
+        for (attempt, word) in (1..).zip(words) {
+            if word.starts_with("succeed") {
+                return Self::Success(attempt);
+            }
+            if word.contains(":permanent") {
+                return Self::Failure(attempt);
+            }
+        }
+        Self::Failure(u32::try_from(words.len()).unwrap_or(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_task_follows_from_its_attempts() {
+        let end =
+            |words: &[&str]| Expected::of_attempts(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(end(&["fail:1@5", "succeed@9"]), Expected::Success(2));
+        assert_eq!(end(&["error:Broken:permanent@5", "succeed@9"]), Expected::Failure(1));
+        assert_eq!(end(&["fail:1@5", "error:Broken:recoverable@1"]), Expected::Failure(2));
+    }
+}

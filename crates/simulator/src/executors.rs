@@ -160,7 +160,7 @@ impl Executors {
         process.clock.jump(jiff::SignedDuration::from_secs(seconds));
     }
 
-    /// Sets the clocks of all replicas right. A task that waits for a time of day could wait for an hour otherwise.
+    /// Sets the clocks of all replicas right. A task that waits for a time of day would wait longer otherwise.
     pub fn correct_clocks(&self) {
         for process in self.alive() {
             process.clock.jump(jiff::SignedDuration::ZERO);

@@ -195,7 +195,7 @@ impl Network {
         let address = head.uri.to_string();
         let may_be_stale = line.resource != "taskactions" || process.knows(&address);
         if faults.hits(rates.stale_list) && matches!(line.verb, "list" | "get") && may_be_stale {
-            let old = lock(&self.shared.old_answers).get(&head.uri.to_string()).and_then(|all| all.first().cloned());
+            let old = lock(&self.shared.old_answers).get(&address).and_then(|all| all.first().cloned());
             if let Some(old) = old {
                 self.shared.history.note(format!("{STALE_ANSWER} for {} {line}", self.who));
                 return Ok(Response::new(Body::from(old)));

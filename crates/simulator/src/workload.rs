@@ -59,7 +59,7 @@ fn task(random: &Random, number: u64, store: &MemoryStore) -> Planned {
     let namespace = *random.pick(&NAMESPACES).unwrap_or(&NAMESPACES[0]);
     let retries = u32::try_from(random.below(3)).unwrap_or_default();
     let words: Vec<String> = (0..=retries).map(|_| word(random)).collect();
-    let (mut task, mut expected) = (Task::container(&name), expected(&words));
+    let (mut task, mut expected) = (Task::container(&name), Expected::of_attempts(&words));
     match random.below(10) {
         0 | 1 => {
             task = task.task_type("simjob");
@@ -90,18 +90,6 @@ fn word(random: &Random) -> String {
         _ => "succeed",
     };
     format!("{word}@{millis}")
-}
-
-fn expected(words: &[String]) -> Expected {
-    for (attempt, word) in (1..).zip(words) {
-        if word.starts_with("succeed") {
-            return Expected::Success(attempt);
-        }
-        if word.contains(":permanent") {
-            return Expected::Failure(attempt);
-        }
-    }
-    Expected::Failure(u32::try_from(words.len()).unwrap_or(u32::MAX))
 }
 
 /// The operator knows success and failure only.

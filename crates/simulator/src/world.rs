@@ -34,8 +34,8 @@ use crate::workload::{self, DATA, NAMESPACES, Planned};
 
 /// How long after the last fault every task must have ended. The longest waits on the way: the lease of a killed leader
 /// (15 s), a request that hangs (65 s), the longest pause between two tries (30 s) a few times, a clock that was wrong
-/// (150 s), and tasks that run one after the other. It is shorter than the time after which safety rounds look for changes that nobody reported (600 s):
-/// those must not hide a lost wake-up.
+/// (150 s), and tasks that run one after the other. It is shorter than the time after which safety rounds look for changes
+/// that nobody reported (600 s): those must not hide a lost wake-up.
 const SETTLES_WITHIN: Duration = Duration::from_secs(500);
 /// How long after the end of all actions executors may still clean up: they look for objects that were left behind every
 /// 2 s, and a new leader begins within seconds.

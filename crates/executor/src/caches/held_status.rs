@@ -19,7 +19,7 @@ pub trait StatusStore: Send + Sync {
     fn held_keys(&self) -> Vec<ActionKey>;
 
     /// The status that the API server has, as far as is known.
-    fn written(&self, key: &ActionKey) -> Option<Written>;
+    fn written_status(&self, key: &ActionKey) -> Option<TaskActionStatus>;
 
     /// A status is about to be sent. The watch may show it before the API server's answer arrives; the announcement
     /// shows that it is this executor's own write and not a change by another client.
@@ -42,6 +42,13 @@ pub struct Written {
     pub status: TaskActionStatus,
     /// The resource version of the action with this status, if it is known.
     pub version: Option<u64>,
+}
+
+impl Written {
+    /// The status of an action with this version. 0 stands for a version that is not a number.
+    pub(crate) fn new(status: TaskActionStatus, version: u64) -> Self {
+        Self { status, version: Some(version).filter(|version| *version > 0) }
+    }
 }
 
 /// A status that the API server does not have yet.

@@ -146,7 +146,7 @@ impl StatusStore for World {
         self.held.lock().unwrap().keys().cloned().collect()
     }
 
-    fn written(&self, _: &ActionKey) -> Option<Written> {
+    fn written_status(&self, _: &ActionKey) -> Option<TaskActionStatus> {
         None
     }
 

@@ -62,7 +62,7 @@ pub(super) fn task(random: &mut Rng, number: u64) -> Planned {
         name,
         task_type: task.task_type.clone(),
         is_cached,
-        expected: expected(&words),
+        expected: Expected::of_attempts(&words),
     };
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let task = task.retries(retries).with_resource(ResourceName::Cpu, "100m").attempts(&words);
@@ -81,29 +81,9 @@ fn word(random: &mut Rng) -> String {
     format!("{word}@{}", random.u64(..LONGEST_RUN_MS))
 }
 
-fn expected(words: &[String]) -> Expected {
-    for (attempt, word) in (1..).zip(words) {
-        if word.starts_with("succeed") {
-            return Expected::Success(attempt);
-        }
-        if word.contains(":permanent") {
-            return Expected::Failure(attempt);
-        }
-    }
-    Expected::Failure(u32::try_from(words.len()).unwrap_or(u32::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_end_of_a_task_follows_from_its_attempts() {
-        let end = |words: &[&str]| expected(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-        assert_eq!(end(&["fail:1@5", "succeed@9"]), Expected::Success(2));
-        assert_eq!(end(&["error:Broken:permanent@5", "succeed@9"]), Expected::Failure(1));
-        assert_eq!(end(&["fail:1@5", "error:Broken:recoverable@1"]), Expected::Failure(2));
-    }
 
     #[test]
     fn a_seed_gives_the_same_tasks_of_all_kinds() {

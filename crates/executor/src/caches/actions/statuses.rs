@@ -11,13 +11,6 @@ use super::{ActionStore, Entry, Known, live};
 use crate::caches::held_status::{Held, StatusStore, Unwritten, Written};
 use crate::caches::version;
 
-impl Entry {
-    fn written(&self, status: TaskActionStatus) -> Written {
-        // Version 0 stands for one that is not a number.
-        Written { status, version: Some(self.version).filter(|version| *version > 0) }
-    }
-}
-
 impl StatusStore for ActionStore {
     fn hold_status(&self, key: &ActionKey, status: &TaskActionStatus, now: Instant, due: Instant) {
         let mut inner = self.lock();
@@ -33,7 +26,7 @@ impl StatusStore for ActionStore {
         match &entry.known {
             Known::Live { action, held: Some(held) } => {
                 let Unwritten { written, since, due } = held.as_ref();
-                let written = entry.written(written.clone());
+                let written = Written::new(written.clone(), entry.version);
                 Some(Held { written, wanted: action.status(), since: *since, due: *due })
             }
             _ => None,
@@ -45,12 +38,10 @@ impl StatusStore for ActionStore {
         self.lock().entries.iter().filter(|(_, entry)| is_held(entry)).map(|(key, _)| key.clone()).collect()
     }
 
-    fn written(&self, key: &ActionKey) -> Option<Written> {
-        let inner = self.lock();
-        let entry = inner.entries.get(key)?;
-        match &entry.known {
-            Known::Live { held: Some(held), .. } => Some(entry.written(held.written.clone())),
-            Known::Live { action, held: None } => Some(entry.written(action.status())),
+    fn written_status(&self, key: &ActionKey) -> Option<TaskActionStatus> {
+        match &self.lock().entries.get(key)?.known {
+            Known::Live { held: Some(held), .. } => Some(held.written.clone()),
+            Known::Live { action, held: None } => Some(action.status()),
             Known::Ended => None,
         }
     }
@@ -110,7 +101,7 @@ mod tests {
         store.hold_status(&key(), &wanted, Instant::now(), Instant::now());
         assert_eq!(store.held_keys(), [key()]);
         assert_eq!(
-            (phase(&store).as_str(), store.written(&key()).unwrap().status.plugin_phase.as_str()),
+            (phase(&store).as_str(), store.written_status(&key()).unwrap().plugin_phase.as_str()),
             ("wanted", "old")
         );
         store.has_status(&key(), &wanted);
