@@ -13,6 +13,7 @@ mod malformed;
 mod missed;
 pub mod pods;
 pub mod quotas;
+mod reconnect;
 pub mod templates;
 pub mod tokens;
 mod visibility;
@@ -84,7 +85,7 @@ impl WatchContext {
     ) where
         K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+        let mut events = std::pin::pin!(watcher(api, config).backoff(reconnect::pauses()));
         let mut reports = MalformedReports::new(name);
         let mut visibility = Visibility::default();
         loop {

@@ -206,9 +206,6 @@ impl Network {
             self.apply(&line, &head, &body).await?;
         }
         let answer = self.apply(&line, &head, &body).await?;
-        if matches!(line.verb, "list" | "get") {
-            process.got_answer(address);
-        }
         if disturbance == Some(Disturbance::CrashAfter) {
             process.kill(&self.shared.history);
         }
@@ -229,6 +226,9 @@ impl Network {
         }
         sleep(random.millis(0, 8)).await;
         process.running().await;
+        if matches!(line.verb, "list" | "get") {
+            process.got_answer(address);
+        }
         Ok(answer)
     }
 

@@ -55,25 +55,24 @@ impl Policy {
 
 /// How an action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+struct Ending {
     /// The action succeeded.
-    pub succeeded: bool,
+    succeeded: bool,
     /// When it ended.
-    pub at: Timestamp,
+    at: Timestamp,
 }
 
-/// Whether and how an action ended, as read from the API server.
+/// That an action is at its end, as read from the API server. This does not change any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ActionEnd {
     Ended(Ending),
-    /// The action has not ended. The next search reads it again.
-    NotEnded,
     /// The action does not exist any more. Kubernetes deletes its objects.
     Gone,
 }
 
 /// What happens to an object whose action has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CleanupDecision {
+enum CleanupDecision {
     /// The object stays.
     Keep,
     /// The decision depends on how the action ended, which must be read first.
@@ -89,13 +88,13 @@ pub enum CleanupDecision {
 /// # Differs from upstream
 ///
 /// Upstream leaves such a pod alone: its other containers run until the action is deleted.
-pub fn decide_running(ending: Option<Ending>) -> CleanupDecision {
+fn decide_running(ending: Option<Ending>) -> CleanupDecision {
     let Some(ending) = ending else { return CleanupDecision::ReadAction };
     ending.at.checked_add(SIDE_CONTAINER_GRACE).map_or(CleanupDecision::Keep, CleanupDecision::DeleteAt)
 }
 
 /// Decides about an object by its own end, if it has a known one, or by the end of its action, if that is known.
-pub fn decide(policy: Policy, completed_at: Option<Timestamp>, ending: Option<Ending>) -> CleanupDecision {
+fn decide(policy: Policy, completed_at: Option<Timestamp>, ending: Option<Ending>) -> CleanupDecision {
     let after = |end: Timestamp| end.checked_add(policy.after).map_or(CleanupDecision::Keep, CleanupDecision::DeleteAt);
     match (policy.which, ending, completed_at) {
         (DeleteFinished::Never, ..) => CleanupDecision::Keep,
@@ -141,10 +140,14 @@ struct LeftBehind<'a> {
 }
 
 impl LeftBehind<'_> {
-    async fn decide(&self, policy: Policy, ending: Option<Ending>) -> CleanupDecision {
-        if self.is_terminating {
-            return if ending.is_some() { CleanupDecision::Release } else { CleanupDecision::ReadAction };
-        }
+    async fn decide(&self, policy: Policy, end: Option<ActionEnd>) -> CleanupDecision {
+        let ending = match end {
+            Some(_) if self.is_terminating => return CleanupDecision::Release,
+            None if self.is_terminating => return CleanupDecision::ReadAction,
+            Some(ActionEnd::Gone) => return CleanupDecision::Keep,
+            Some(ActionEnd::Ended(ending)) => Some(ending),
+            None => None,
+        };
         if self.runs {
             return decide_running(ending);
         }
@@ -156,8 +159,8 @@ impl LeftBehind<'_> {
 impl ObjectCleanup {
     /// Searches and deletes until cancelled.
     pub async fn run(&self, cancel: CancellationToken) {
-        // How the action of an object ended, by the UID of the object; `None` if the action does not exist.
-        let mut known: HashMap<Uid, Option<Ending>> = HashMap::new();
+        // By the UID of the object.
+        let mut known: HashMap<Uid, ActionEnd> = HashMap::new();
         while cancel.run_until_cancelled(tokio::time::sleep(SEARCH_EVERY)).await.is_some() {
             if cancel.run_until_cancelled(self.search(&mut known)).await.is_none() {
                 return;
@@ -165,7 +168,7 @@ impl ObjectCleanup {
         }
     }
 
-    async fn search(&self, known: &mut HashMap<Uid, Option<Ending>>) {
+    async fn search(&self, known: &mut HashMap<Uid, ActionEnd>) {
         let found = self.left_behind();
         let there: HashSet<_> = found.iter().filter_map(|left| left.object.metadata().uid.as_ref()).collect();
         known.retain(|uid, _| there.contains(uid));
@@ -173,20 +176,15 @@ impl ObjectCleanup {
         for left in &found {
             let metadata = left.object.metadata();
             let uid = metadata.uid.clone().unwrap_or_default();
-            let mut decision = left.decide(self.policy, known.get(&uid).copied().flatten()).await;
-            if decision == CleanupDecision::ReadAction && !known.contains_key(&uid) {
-                match self.ending(&left.action, metadata).await {
-                    Ok(ActionEnd::Ended(ending)) => {
-                        known.insert(uid, Some(ending));
-                        decision = left.decide(self.policy, Some(ending)).await;
+            let mut decision = left.decide(self.policy, known.get(&uid).copied()).await;
+            if decision == CleanupDecision::ReadAction {
+                match self.action_end(&left.action, metadata).await {
+                    Ok(Some(end)) => {
+                        known.insert(uid, end);
+                        decision = left.decide(self.policy, Some(end)).await;
                     }
-                    Ok(ActionEnd::Gone) => {
-                        known.insert(uid, None);
-                        if left.is_terminating {
-                            decision = CleanupDecision::Release;
-                        }
-                    }
-                    Ok(ActionEnd::NotEnded) => {}
+                    // The next search reads it again.
+                    Ok(None) => {}
                     Err(error) => tracing::debug!(%error, "failed to read an ended action; retrying later"),
                 }
             }
@@ -226,18 +224,18 @@ impl ObjectCleanup {
         candidates.collect()
     }
 
-    /// How the action of an object ended.
-    async fn ending(&self, key: &ActionKey, object: &ObjectMeta) -> Result<ActionEnd, ApiError> {
+    /// How the action of an object ended; nothing if it has not.
+    async fn action_end(&self, key: &ActionKey, object: &ObjectMeta) -> Result<Option<ActionEnd>, ApiError> {
         let api: Api<Listed<TaskAction>> = Api::namespaced(self.client.clone(), &key.namespace);
         let found = api.get_opt(&key.name).await.map_err(api_error)?;
-        let Some(action) = found.map(Listed::into_action) else { return Ok(ActionEnd::Gone) };
+        let Some(action) = found.map(Listed::into_action) else { return Ok(Some(ActionEnd::Gone)) };
         let owners = object.owner_references.as_deref().unwrap_or_default();
         if !owners.iter().any(|owner| Some(&owner.uid) == action.metadata.uid.as_ref()) {
-            return Ok(ActionEnd::Gone);
+            return Ok(Some(ActionEnd::Gone));
         }
         let status = action.status.unwrap_or_default();
         let succeeded = status.conditions.iter().any(|it| it.type_ == condition::SUCCEEDED && it.status == "True");
-        Ok(status.ended_at().map_or(ActionEnd::NotEnded, |at| ActionEnd::Ended(Ending { succeeded, at })))
+        Ok(status.ended_at().map(|at| ActionEnd::Ended(Ending { succeeded, at })))
     }
 
     async fn release(&self, kind: &ResourceKind, object: &dyn AnyResource) {

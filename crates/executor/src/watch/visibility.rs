@@ -5,12 +5,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::reconnect;
+
 /// For how long errors must follow one another before the watch counts as blind. An API server restarts faster.
 const BLIND_AFTER: Duration = Duration::from_secs(45);
 
+/// The longest that a try takes that is not answered: the timeout of requests.
+const TRY: Duration = Duration::from_secs(30);
+
 /// After this long without a further error the watch works again, even if nothing has changed in the cluster. Longer than
-/// the longest pause between two tries (30 s) and the timeout of a try (30 s) together.
-const WORKS_AFTER: Duration = Duration::from_secs(70);
+/// the longest pause between two tries and a try together.
+const WORKS_AFTER: Duration = reconnect::LONGEST.saturating_add(TRY).saturating_add(Duration::from_secs(5));
 
 /// What is known about the errors of a watch.
 #[derive(Debug, Default)]

@@ -5,13 +5,14 @@ use std::time::Duration;
 use aileron_idl::flyteidl2::common::ActionPhase::{Aborted, Succeeded};
 use aileron_parity::suite::{Executor, Server, StatusView, Task};
 use anyhow::Result;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 
 aileron_parity::on_both!(
     a_running_task_is_stopped_and_reported_before_it_is_gone,
     a_task_that_waits_for_a_node_is_stopped_too,
     deleting_an_ended_action_is_not_an_abort,
     a_deletion_at_any_moment_leaves_nothing_behind,
+    a_pod_whose_action_vanished_can_be_deleted,
     ended_actions_are_garbage_collected_and_others_stay
 );
 
@@ -89,6 +90,28 @@ async fn a_deletion_at_any_moment_leaves_nothing_behind(on: Server) -> Result<()
         assert!(phases.last().is_none_or(|(_, phase)| [Aborted, Succeeded].contains(phase)), "t{number}: {phases:?}");
     }
     Ok(())
+}
+
+/// While no executor runs, somebody removes our finalizer, and the action goes without its last round. Its pod still has our
+/// finalizer. It is deleted only after the executor has found out that the action is gone.
+async fn a_pod_whose_action_vanished_can_be_deleted(on: Server) -> Result<()> {
+    let bench = on.bench().await?;
+    let space = bench.space("vanishes").await?;
+    let settings = bench.settings().with(&["plugins", "k8s", "inject-finalizer"], true);
+    let executor = Executor::start(&bench.cluster, &settings).await?;
+    space.submit(&Task::container("left").attempts(&["run"])).await?;
+    space.until("left", "running", |action| action.reason() == "Executing").await?;
+    executor.stop().await?;
+    let no_finalizers = serde_json::json!({"metadata": {"finalizers": null}});
+    space.actions.patch("left", &PatchParams::default(), &Patch::Merge(no_finalizers)).await?;
+    space.delete("left").await?;
+    space.until_gone("left").await?;
+    let executor = Executor::start(&bench.cluster, &settings).await?;
+    // The executor searches every two seconds. There is nothing to wait for: it only remembers what it has read.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    space.pods.delete("left-0", &DeleteParams::default()).await.ok();
+    space.until_pods(&[]).await?;
+    executor.stop().await
 }
 
 /// Needs its own executor, which would otherwise delete the actions of other suites.

@@ -34,8 +34,8 @@ const EVENT_WATCH: &str = "plugin-object-events";
 
 /// The first pause after a failed request. It doubles up to [`DISCOVERY_INTERVAL`].
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
-/// How often the executor asks which kinds are served if it may not watch definitions. Operators are installed rarely, and
-/// their installation takes about a minute anyway.
+/// How often the executor asks whether missing kinds are served, and which are if it may not watch definitions. Operators
+/// are installed rarely, and their installation takes about a minute anyway.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the executor asks whether the kind of a new definition is served. Tasks wait for it.
 const ESTABLISHED_INTERVAL: Duration = Duration::from_millis(250);
@@ -61,6 +61,9 @@ pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn ObjectPlugin>>) {
     // Every client may ask which kinds are served. Watching definitions needs a permission that an existing installation
     // may not have granted.
     sink.compare(&client).await;
+    let (kinds, stop) = (sink.wanted.values().map(|wanted| wanted.kind.clone()).collect(), cx.cancel.clone());
+    let asking = ask_for_missing(cx.clone(), kinds);
+    watches.spawn(async move { stop.run_until_cancelled_owned(asking).await });
     let backoff = ExponentialBackoff::doubling(FIRST_PAUSE, DISCOVERY_INTERVAL);
     let mut failures = 0_u32;
     loop {
@@ -273,6 +276,21 @@ async fn follow_objects(
         tokio::select! {
             () = watch => return,
             () = missed => {}
+        }
+    }
+}
+
+/// Asks again and again whether kinds that are missing are served. Usually the watch of definitions has told so before. But
+/// a create request that was refused late may report a kind as missing after the watch showed its new definition.
+async fn ask_for_missing(cx: WatchContext, kinds: Vec<ResourceKind>) {
+    loop {
+        tokio::time::sleep(DISCOVERY_INTERVAL).await;
+        let missing: Vec<_> = kinds.iter().filter(|kind| cx.caches.objects.kind_missing(kind)).cloned().collect();
+        let served = served_kinds(&cx.client, &missing).await;
+        for kind in missing.iter().filter(|kind| served.get(*kind) == Some(&Served::Yes)) {
+            if cx.caches.objects.learn(kind, Served::Yes) {
+                cx.wake_all_actions();
+            }
         }
     }
 }
