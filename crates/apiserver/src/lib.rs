@@ -59,4 +59,4 @@ pub use state::Options;
 pub use state::clock::Clock;
 pub use state::faults::{Fault, Faults, Match};
 pub use state::logs::{LogLine, PodLogs};
-pub use store::{Snapshot, Store, Stored};
+pub use store::{ChangeType, Observed, Snapshot, Store, Stored};

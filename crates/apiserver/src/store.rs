@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 pub(crate) use cursor::{Cursor, WatchStart};
 pub use snapshot::Snapshot;
@@ -33,11 +33,28 @@ pub(crate) struct ObjectRef {
     pub key: Key,
 }
 
+/// What a write did to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChangeType {
+pub enum ChangeType {
+    /// It was created.
     Added,
+    /// It was changed.
     Modified,
+    /// It was removed.
     Deleted,
+}
+
+/// One write, for an observer inside this process.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The resource, named `pods`, `things.example.org`.
+    pub resource: Arc<str>,
+    /// What happened to the object.
+    pub change_type: ChangeType,
+    /// The revision of the object.
+    pub revision: u64,
+    /// The object after the write; its last version if it was removed.
+    pub object: Arc<Stored>,
 }
 
 /// One write, as watches see it.
@@ -47,6 +64,12 @@ pub(crate) struct Change {
     pub object: Arc<Stored>,
     /// The object before the write. The selector of a watch may match only this version.
     pub before: Option<Arc<Stored>>,
+}
+
+impl Observed {
+    fn new(resource: &Arc<str>, change_type: ChangeType, object: &Arc<Stored>) -> Self {
+        Self { resource: Arc::clone(resource), change_type, revision: object.revision, object: Arc::clone(object) }
+    }
 }
 
 /// The objects of a server.
@@ -63,6 +86,7 @@ struct Content {
     revision: u64,
     /// Sends the revision of every write, of all resources.
     written: watch::Sender<u64>,
+    observers: Vec<mpsc::UnboundedSender<Observed>>,
     resources: HashMap<Arc<str>, Resource>,
     /// By the uid of an owner: the objects that name this owner.
     dependents: HashMap<String, BTreeSet<ObjectRef>>,
@@ -110,6 +134,22 @@ impl Store {
     /// Receives the revision of every write. If several writes follow each other quickly, only the last one is seen.
     pub(crate) fn writes(&self) -> watch::Receiver<u64> {
         self.lock().content.written.subscribe()
+    }
+
+    /// Receives all objects, as if they were created now, and then every write, of all resources. Unlike a watch it misses
+    /// none, however late it reads: it does not depend on the history.
+    #[must_use]
+    pub fn observe(&self) -> mpsc::UnboundedReceiver<Observed> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut transaction = self.lock();
+        for (resource, content) in &transaction.content.resources {
+            for object in content.objects.values() {
+                // The receiver exists, so this cannot fail.
+                let _ = sender.send(Observed::new(resource, ChangeType::Added, object));
+            }
+        }
+        transaction.content.observers.push(sender);
+        receiver
     }
 
     /// How many objects a resource has, in all namespaces. Resources are named `pods`, `things.example.org`.
@@ -255,8 +295,10 @@ impl Transaction<'_> {
 
     fn record(&mut self, name: &Arc<str>, change: Change) {
         let limit = self.history_limit;
-        let resource = self.resource(name);
         let revision = change.object.revision;
+        let observed = Observed::new(name, change.change_type, &change.object);
+        self.content.observers.retain(|observer| observer.send(observed.clone()).is_ok());
+        let resource = self.resource(name);
         resource.history.push_back(change);
         while resource.history.len() > limit {
             if let Some(old) = resource.history.pop_front() {

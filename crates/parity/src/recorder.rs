@@ -134,7 +134,7 @@ impl Recorder {
                 ensure!(cluster.is_recorded(), "set Options::recorded when the cluster is started");
                 tokio::spawn(stop.clone().run_until_cancelled_owned(etcd::follow(url, Arc::clone(&changes))));
             }
-            (None, Some(server)) => sandbox::follow(server, &changes, &stop).await?,
+            (None, Some(server)) => sandbox::follow(server, &changes, &stop),
             (None, None) => bail!("the cluster has neither an etcd nor a store"),
         }
         let state = State {

@@ -71,3 +71,27 @@ fn a_cursor_that_has_read_everything_goes_on_after_the_history_was_dropped() {
     assert_eq!(reader.advance(&store).unwrap().len(), 1);
     assert_eq!(late.advance(&store).unwrap_err().code, 410);
 }
+
+#[test]
+fn an_observer_receives_every_write_however_short_the_history_is() {
+    let (store, kind) = (Store::new(1), Registry::new().by_resource("configmaps").unwrap());
+    store.lock().put(&kind, map("a"));
+    let mut observer = store.observe();
+    drop(store.observe());
+    store.lock().put(&kind, map("a"));
+    store.compact();
+    store.lock().put(&kind, map("b"));
+    store.lock().remove(&kind, &Key::new("n", "a"));
+    let mut seen = Vec::new();
+    while let Ok(Observed { change_type, revision, object, .. }) = observer.try_recv() {
+        seen.push((change_type, revision, object.key.name.clone()));
+    }
+    let expected = [
+        (ChangeType::Added, 1, "a"),
+        (ChangeType::Modified, 2, "a"),
+        (ChangeType::Added, 3, "b"),
+        (ChangeType::Deleted, 4, "a"),
+    ];
+    assert_eq!(seen, expected.map(|(change_type, revision, name)| (change_type, revision, name.to_owned())));
+    assert_eq!(store.lock().content.observers.len(), 1, "an observer that is gone is dropped");
+}
