@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use aileron_action::pending::ObjectEvent;
+use aileron_action::plugin_choice::Served;
 use aileron_kubekit::ApiError;
 use aileron_machinery::time::clock::Clock;
 use aileron_machinery::{AnyResource, ObjectPlugin, ResourceKind, TaskMetadata};
@@ -145,6 +146,15 @@ impl KubeObjects {
         }
     }
 
+    /// Remembers that the API server does not serve a kind. The watch of definitions may not have shown it, and whoever waits
+    /// for the kind is woken only when a kind that was missing is served again.
+    fn noting_missing<T>(&self, kind: &ResourceKind, answer: Result<T, ApiError>) -> Result<T, ApiError> {
+        if answer.as_ref().is_err_and(ApiError::is_kind_not_served) {
+            self.caches.objects.learn(kind, Served::No);
+        }
+        answer
+    }
+
     fn own(&self) -> MutexGuard<'_, HashMap<ObjectPlace, OwnWrite>> {
         // No code panics while it holds the lock.
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
@@ -189,7 +199,7 @@ impl Objects for KubeObjects {
                     tries += 1;
                     tokio::time::sleep(QUOTA_CONFLICT_PAUSE * tries).await;
                 }
-                other => break other?,
+                other => break self.noting_missing(&kind, other)?,
             }
         };
         let uid = created.uid.unwrap_or_default();
@@ -228,7 +238,7 @@ impl Objects for KubeObjects {
     ) -> Result<Arc<dyn AnyResource>, ApiError> {
         let requests = requests(&plugin.kind(), namespace);
         let request = || requests.get(name, &GetParams::default()).map_err(|error| unbuildable(&error));
-        let object: Value = read(self.writer.client(), request).await?;
+        let object: Value = self.noting_missing(&plugin.kind(), read(self.writer.client(), request).await)?;
         plugin.decode(object).map_err(|error| unserialisable(&error))
     }
 
@@ -332,6 +342,8 @@ fn as_deleting(object: &dyn AnyResource, now: Timestamp) -> Arc<dyn AnyResource>
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
+    use aileron_kubekit::KIND_NOT_SERVED;
+
     use super::*;
 
     /// A clock that follows tokio's, with a fixed time of day.
@@ -379,5 +391,18 @@ mod tests {
         objects.record_deletion(&place(), "uid");
         let Trusted::Shown(shown) = objects.trusted(&place()) else { panic!("the cache has the pod") };
         assert_eq!(shown.metadata().deletion_timestamp.as_ref().unwrap().0, Timestamp::UNIX_EPOCH);
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_missing_once_the_api_server_does_not_serve_it() {
+        let (objects, kind) = (objects(), ResourceKind::new("ray.io", "v1", "RayJob", "rayjobs"));
+        let refused = |reason: &str| {
+            let error = ApiError { code: 404, reason: reason.into(), message: "m".into(), retry_after: None };
+            objects.noting_missing::<()>(&kind, Err(error)).unwrap_err();
+            objects.kind_missing(&kind)
+        };
+        assert!(!refused("NotFound"), "only the object is missing");
+        assert!(refused(KIND_NOT_SERVED));
+        assert!(objects.caches.objects.learn(&kind, Served::Yes), "whoever waits is woken when it is served again");
     }
 }
