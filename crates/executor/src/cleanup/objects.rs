@@ -11,9 +11,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aileron_action::TaskAction;
 use aileron_action::conditions::condition;
 use aileron_action::object_identity::OBJECT_FINALIZER;
+use aileron_action::{Action, TaskAction};
 use aileron_kubekit::ApiError;
 use aileron_machinery::config::{DeleteFinished, K8sConfig};
 use aileron_machinery::time::clock::Clock;
@@ -215,10 +215,12 @@ impl ObjectCleanup {
             } else {
                 runs || self.policy.which != DeleteFinished::Never
             };
-            let action = owner(metadata).filter(|_| is_candidate)?;
+            let (action, uid) = owner(metadata).filter(|_| is_candidate)?;
             let plugin = self.plugins.iter().find(|plugin| plugin.kind() == kind)?.as_ref();
             let stays = plugin.properties().disable_delete_on_finalize && !is_terminating;
-            let stays = stays || self.action_store.get(&action).is_some();
+            // An action of the same name that was submitted later is another one.
+            let is_owner = |stored: Arc<Action>| stored.object.metadata.uid.as_ref() == Some(uid);
+            let stays = stays || self.action_store.get(&action).is_some_and(is_owner);
             (!stays).then_some(LeftBehind { plugin, object, action, runs, is_terminating })
         });
         candidates.collect()
@@ -281,10 +283,10 @@ fn any_runs(pod: &Pod) -> bool {
     statuses.iter().any(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()))
 }
 
-/// The action that owns an object. An object without such an owner is not deleted.
-fn owner(metadata: &ObjectMeta) -> Option<ActionKey> {
+/// The action that owns an object, and its UID. An object without such an owner is not deleted.
+fn owner(metadata: &ObjectMeta) -> Option<(ActionKey, &String)> {
     let owner = metadata.owner_references.iter().flatten().find(|owner| owner.kind == "TaskAction")?;
-    Some(ActionKey::new(metadata.namespace.as_deref().unwrap_or_default(), &owner.name))
+    Some((ActionKey::new(metadata.namespace.as_deref().unwrap_or_default(), &owner.name), &owner.uid))
 }
 
 #[cfg(test)]

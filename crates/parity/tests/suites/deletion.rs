@@ -92,25 +92,34 @@ async fn a_deletion_at_any_moment_leaves_nothing_behind(on: Server) -> Result<()
     Ok(())
 }
 
-/// While no executor runs, somebody removes our finalizer, and the action goes without its last round. Its pod still has our
-/// finalizer. It is deleted only after the executor has found out that the action is gone.
+/// While no executor runs, somebody removes our finalizer, and the actions go without their last round. Their pods still have
+/// our finalizer. They are deleted only after the executor has found out that the actions are gone.
 async fn a_pod_whose_action_vanished_can_be_deleted(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("vanishes").await?;
     let settings = bench.settings().with(&["plugins", "k8s", "inject-finalizer"], true);
     let executor = Executor::start(&bench.cluster, &settings).await?;
-    space.submit(&Task::container("left").attempts(&["run"])).await?;
-    space.until("left", "running", |action| action.reason() == "Executing").await?;
+    for name in ["gone", "again"] {
+        space.submit(&Task::container(name).attempts(&["run"])).await?;
+        space.until(name, "running", |action| action.reason() == "Executing").await?;
+    }
     executor.stop().await?;
     let no_finalizers = serde_json::json!({"metadata": {"finalizers": null}});
-    space.actions.patch("left", &PatchParams::default(), &Patch::Merge(no_finalizers)).await?;
-    space.delete("left").await?;
-    space.until_gone("left").await?;
+    for name in ["gone", "again"] {
+        space.actions.patch(name, &PatchParams::default(), &Patch::Merge(&no_finalizers)).await?;
+        space.delete(name).await?;
+        space.until_gone(name).await?;
+    }
+    // This one waits for the pod of the earlier action of its name.
+    space.submit(&Task::container("again")).await?;
     let executor = Executor::start(&bench.cluster, &settings).await?;
     // The executor searches every two seconds. There is nothing to wait for: it only remembers what it has read.
     tokio::time::sleep(Duration::from_secs(5)).await;
-    space.pods.delete("left-0", &DeleteParams::default()).await.ok();
-    space.until_pods(&[]).await?;
+    for pod in ["gone-0", "again-0"] {
+        space.pods.delete(pod, &DeleteParams::default()).await.ok();
+    }
+    space.until_ended("again").await?;
+    space.until_pods(&["again-0"]).await?;
     executor.stop().await
 }
 
