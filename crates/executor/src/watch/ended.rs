@@ -136,7 +136,7 @@ async fn fetch(cx: &WatchContext, last_rounds: &LastRounds, key: ActionKey) -> R
     let found = tokio::time::timeout(FETCH_TIMEOUT, api.get_opt(&key.name)).await;
     let found = found.map_err(|_| format!("the API server did not answer within {FETCH_TIMEOUT:?}"))?;
     if let Some(object) = found.map_err(|error| bounded(&error))?
-        && last_rounds.store(&key, object)
+        && last_rounds.store(&key, object).map_err(|outdated| outdated.to_string())?
     {
         cx.queue.wake(&key);
     }

@@ -19,6 +19,11 @@ pub(super) struct LastRounds {
     deleting: Arc<Mutex<HashMap<ActionKey, Option<String>>>>,
 }
 
+/// A fetched action is older than what the watch has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the API server answered with an outdated version of the action")]
+pub(super) struct Outdated;
+
 impl LastRounds {
     pub(super) fn new(actions: &Arc<ActionStore>) -> Self {
         Self { actions: Arc::clone(actions), deleting: Arc::default() }
@@ -30,16 +35,24 @@ impl LastRounds {
     }
 
     /// Stores a fetched action for its last round. Returns whether it needs a round.
-    pub(super) fn store(&self, key: &ActionKey, object: Listed<TaskAction>) -> bool {
+    ///
+    /// # Errors
+    /// The answer is older than what the watch has shown: the action must be fetched again.
+    pub(super) fn store(&self, key: &ActionKey, object: Listed<TaskAction>) -> Result<bool, Outdated> {
+        let metadata = kube::Resource::meta(&object);
         let deleting = self.lock();
-        if deleting.get(key) != Some(&kube::Resource::meta(&object).uid) {
-            return false;
+        if deleting.get(key) != Some(&metadata.uid) {
+            return Ok(false);
+        }
+        // A deletion cannot be taken back.
+        if metadata.deletion_timestamp.is_none() {
+            return Err(Outdated);
         }
         // While the lock is held, so that the watch cannot show the end of the deletion in between.
-        match object {
+        Ok(match object {
             Listed::Decoded(object) => self.actions.observe(*object),
             Listed::Malformed(malformed) => self.actions.observe_malformed(malformed.salvage()),
-        }
+        })
     }
 
     /// The watch shows that an ended action is gone.
@@ -66,6 +79,10 @@ impl LastRounds {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::panic)]
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
 
     fn fetched(uid: &str) -> Listed<TaskAction> {
@@ -73,6 +90,7 @@ mod tests {
         action.metadata.namespace = Some("ns".to_owned());
         action.metadata.uid = Some(uid.to_owned());
         action.metadata.resource_version = Some("1".to_owned());
+        action.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
         Listed::Decoded(Box::new(action))
     }
 
@@ -82,10 +100,10 @@ mod tests {
         let (last_rounds, key) = (LastRounds::new(&actions), ActionKey::new("ns", "a"));
         last_rounds.begin(key.clone(), Some("u".to_owned()));
         last_rounds.end(&key, Some("u"));
-        assert!(!last_rounds.store(&key, fetched("u")));
+        assert_eq!(last_rounds.store(&key, fetched("u")), Ok(false));
         last_rounds.begin(key.clone(), Some("u".to_owned()));
         last_rounds.retain(&HashSet::new());
-        assert!(!last_rounds.store(&key, fetched("u")));
+        assert_eq!(last_rounds.store(&key, fetched("u")), Ok(false));
         assert_eq!(actions.len(), 0);
     }
 
@@ -94,8 +112,15 @@ mod tests {
         let actions = Arc::<ActionStore>::default();
         let (last_rounds, key) = (LastRounds::new(&actions), ActionKey::new("ns", "a"));
         last_rounds.begin(key.clone(), Some("u".to_owned()));
-        assert!(!last_rounds.store(&key, fetched("v")), "it belongs to another watch");
-        assert!(last_rounds.store(&key, fetched("u")));
+        assert_eq!(last_rounds.store(&key, fetched("v")), Ok(false), "it belongs to another watch");
+        let Listed::Decoded(mut outdated) = fetched("u") else { panic!("it is decoded") };
+        outdated.metadata.deletion_timestamp = None;
+        assert_eq!(
+            last_rounds.store(&key, Listed::Decoded(outdated)),
+            Err(Outdated),
+            "the watch has shown a later one"
+        );
+        assert_eq!(last_rounds.store(&key, fetched("u")), Ok(true));
         last_rounds.end(&key, Some("u"));
         assert_eq!(actions.len(), 0);
     }
