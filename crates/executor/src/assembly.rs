@@ -45,7 +45,7 @@ use crate::services::fenced::Fenced;
 use crate::status_writer::StatusWriter;
 use crate::storage::{BlobStore, ObjectStores, StorageError};
 use crate::watch::tokens::{self, KubeTokens};
-use crate::watch::{self, Synced, WatchContext, Watches};
+use crate::watch::{self, Relists, Synced, WatchContext, Watches};
 
 /// The arguments of [`run`].
 pub struct RunOptions {
@@ -202,6 +202,7 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
         objects: kube_objects,
         clock: Arc::clone(&clock),
         synced: Synced::new(readiness),
+        relists: Relists::default(),
         cancel: CancellationToken::new(),
     };
     // Also if this future is dropped, or ends early.

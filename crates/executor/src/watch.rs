@@ -6,6 +6,7 @@
 //! All watches share one [`WatchContext`]. [`Watches`] starts them and notices when one ends.
 
 pub mod actions;
+mod current;
 pub mod ended;
 pub mod events;
 pub mod kinds;
@@ -33,6 +34,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::current::{Relists, until_current};
 use self::visibility::{Change, Visibility};
 use crate::caches::Caches;
 use crate::caches::readiness::Readiness;
@@ -61,6 +63,8 @@ pub struct WatchContext {
     pub clock: Arc<dyn Clock>,
     /// Which watches have their first complete list.
     pub synced: Synced,
+    /// Requests for new lists of the actions.
+    pub relists: Relists,
     /// Ends all watches.
     pub cancel: CancellationToken,
 }
@@ -280,6 +284,7 @@ impl WatchContext {
             queue,
             clock,
             synced: Synced::new(Readiness::default()),
+            relists: Relists::default(),
             cancel: CancellationToken::new(),
         }
     }

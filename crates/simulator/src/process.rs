@@ -1,6 +1,5 @@
 //! One life of an executor process, as the outside world can influence it.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aileron_executor::caches::memory::MemoryCounts;
@@ -26,8 +25,6 @@ pub struct Process {
     pub cancel: CancellationToken,
     /// What the process keeps in memory.
     pub memory: MemoryCounts,
-    /// Addresses of lists and reads that the process has got a present answer for.
-    answered: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +45,6 @@ impl Process {
             partition: Mutex::default(),
             cancel: CancellationToken::new(),
             memory: MemoryCounts::default(),
-            answered: Mutex::default(),
         }
     }
 
@@ -94,17 +90,6 @@ impl Process {
             }
             changes
         });
-    }
-
-    /// The process gets a present answer for this address.
-    pub fn got_answer(&self, address: String) {
-        self.answered.lock().unwrap_or_else(PoisonError::into_inner).insert(address);
-    }
-
-    /// Whether the process has got a present answer for this address before.
-    #[must_use]
-    pub fn knows(&self, address: &str) -> bool {
-        self.answered.lock().unwrap_or_else(PoisonError::into_inner).contains(address)
     }
 
     /// Whether the process has neither ended nor been killed.

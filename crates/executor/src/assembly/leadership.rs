@@ -15,8 +15,8 @@ use crate::cleanup;
 use crate::cleanup::objects::ObjectCleanup;
 use crate::controller::Controller;
 use crate::services::events::EventBatcher;
-use crate::watch::WatchContext;
 use crate::watch::tokens;
+use crate::watch::{WatchContext, until_current};
 
 /// How long everything that only a leader does may take to stop: a little longer than the controller's own timeouts.
 /// Kubernetes gives a pod 30 s in all.
@@ -46,12 +46,16 @@ pub(super) struct Election {
 }
 
 impl Work {
-    /// Runs until stopped. Rounds begin when all caches are complete. When it returns, nothing of it is under way.
+    /// Runs until stopped. Rounds begin when all caches are complete and show what a former leader wrote. When it returns, nothing of it is under way.
     async fn run(self, stop: CancellationToken) {
         let Self { watch, controller, events, object_cleanup, pools, action_cleanup } = self;
+        let caches_are_current = async {
+            watch.synced.all().await;
+            until_current(&watch).await;
+        };
         tokio::select! {
             () = stop.cancelled() => return,
-            () = watch.synced.all() => {}
+            () = caches_are_current => {}
         }
         tracing::info!("caches are complete; starting the controller");
         let action_cleanup = async {

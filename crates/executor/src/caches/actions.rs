@@ -18,7 +18,7 @@ use kube::api::ObjectMeta;
 
 use self::labelled::{LabelIndex, ObjectLabels};
 use crate::caches::held_status::{Unwritten, with_fields_of_control_plane};
-use crate::caches::version;
+use crate::caches::{Versions, version};
 
 struct Entry {
     version: u64,
@@ -97,10 +97,12 @@ impl ActionStore {
         entry.known = match std::mem::replace(&mut entry.known, Known::Ended) {
             Known::Live { action: earlier, held } if earlier.object.metadata.uid == object.metadata.uid => {
                 let mut newer = action(object, Some(&earlier));
+                let shown = newer.status();
+                // A status that another executor wrote makes the held one void: it was decided on an older one.
+                let held = held.filter(|held| with_fields_of_control_plane(held.written.clone(), &shown) == shown);
                 let held = held.map(|held| {
-                    let written = newer.status();
-                    newer.object.status = Some(with_fields_of_control_plane(earlier.status(), &written));
-                    Box::new(Unwritten { written, ..*held })
+                    newer.object.status = Some(with_fields_of_control_plane(earlier.status(), &shown));
+                    Box::new(Unwritten { written: shown, ..*held })
                 });
                 Known::Live { action: Arc::new(newer), held }
             }
@@ -185,6 +187,14 @@ impl ActionStore {
             .filter(|(_, entry)| matches!(entry.known, Known::Live { .. }))
             .map(|(key, _)| key.clone())
             .collect()
+    }
+
+    /// The resource versions of all actions that have not ended, as the watch or an own write last showed them.
+    pub(crate) fn versions(&self) -> Versions {
+        let inner = self.lock();
+        let live = |entry: &Entry| matches!(entry.known, Known::Live { .. }) && !entry.known.is_in_last_round();
+        let live = inner.entries.iter().filter(|(_, entry)| live(entry));
+        live.map(|(key, entry)| ((key.namespace.to_string(), key.name.to_string()), entry.version)).collect()
     }
 
     /// How many actions are stored, ended ones included.

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ObjectMeta};
 use kube::runtime::watcher;
 
-use super::{PAGE, Sink, WatchContext};
+use super::{PAGE, Relists, Sink, WatchContext};
 use crate::caches::actions::ActionStore;
 use crate::cluster::listed::Malformed;
 use crate::queue::Queue;
@@ -18,13 +18,24 @@ use crate::queue::Queue;
 /// The name of this watch in readiness and metrics.
 pub const NAME: &str = "taskactions";
 
-/// Follows all actions that do not have the label of an ended action.
+/// Selects the actions that do not have the label of an ended action.
+pub(super) fn selector() -> String {
+    format!("{TERMINATION_STATUS}!={TERMINATED}")
+}
+
+/// Follows all actions that have not ended.
 pub async fn run(cx: WatchContext) {
-    let api = Api::all(cx.client.clone());
-    let selector = format!("{TERMINATION_STATUS}!={TERMINATED}");
-    let config = watcher::Config::default().labels(&selector).page_size(PAGE);
-    let sink = Actions::new(&cx.caches.actions, &cx.queue);
-    cx.follow(NAME, api, config, sink).await;
+    let config = watcher::Config::default().labels(&selector()).page_size(PAGE);
+    loop {
+        let api = Api::all(cx.client.clone());
+        let number = cx.relists.last();
+        let sink =
+            Actions { relist: Some((cx.relists.clone(), number)), ..Actions::new(&cx.caches.actions, &cx.queue) };
+        tokio::select! {
+            () = cx.follow(NAME, api, config.clone(), sink) => return,
+            () = cx.relists.requested_after(number) => {}
+        }
+    }
 }
 
 struct Actions {
@@ -33,12 +44,14 @@ struct Actions {
     listed: HashSet<ActionKey>,
     /// Actions of the current list that need a round, with their creation time. They are woken when the list is complete.
     changed: Vec<(Option<Time>, ActionKey)>,
+    /// The request for a new list that this watch answers.
+    relist: Option<(Relists, u64)>,
 }
 
 impl Actions {
     fn new(actions: &Arc<ActionStore>, queue: &Arc<Queue>) -> Self {
         let (actions, queue) = (Arc::clone(actions), Arc::clone(queue));
-        Self { actions, queue, listed: HashSet::new(), changed: Vec::new() }
+        Self { actions, queue, listed: HashSet::new(), changed: Vec::new(), relist: None }
     }
 
     /// Wakes an action with a change, at the end of the list if it was listed.
@@ -83,6 +96,9 @@ impl Sink<TaskAction> for Actions {
         self.changed.sort_by(|one, other| one.0.cmp(&other.0));
         for (_, key) in self.changed.drain(..) {
             self.queue.wake(&key);
+        }
+        if let Some((relists, number)) = &self.relist {
+            relists.complete(*number);
         }
     }
 

@@ -64,14 +64,14 @@ where
 }
 
 /// The objects whose state in the watch cache is old, with their current version; `None` for an object that is gone.
-fn behind(listed: &Versions, shown: &Versions) -> HashMap<Place, Option<u64>> {
+pub(super) fn behind(listed: &Versions, shown: &Versions) -> HashMap<Place, Option<u64>> {
     let older = listed.iter().filter(|(place, version)| shown.get(*place).is_none_or(|shown| shown < *version));
     let older = older.map(|(place, version)| (place.clone(), Some(*version)));
     let gone = shown.keys().filter(|place| !listed.contains_key(*place)).map(|place| (place.clone(), None));
     older.chain(gone).collect()
 }
 
-fn is_still_behind(place: &Place, version: Option<u64>, listed: &Versions, shown: &Versions) -> bool {
+pub(super) fn is_still_behind(place: &Place, version: Option<u64>, listed: &Versions, shown: &Versions) -> bool {
     match (version, listed.get(place), shown.get(place)) {
         (Some(version), Some(_), shown) => shown.is_none_or(|shown| *shown < version),
         // The object was deleted meanwhile, and the watch may show that soon.
@@ -81,7 +81,7 @@ fn is_still_behind(place: &Place, version: Option<u64>, listed: &Versions, shown
 }
 
 /// The resource versions of all objects with these labels.
-async fn list<K>(api: &Api<K>, selector: &str) -> Result<Versions, kube::Error>
+pub(super) async fn list<K>(api: &Api<K>, selector: &str) -> Result<Versions, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {

@@ -221,4 +221,15 @@ mod tests {
         assert_eq!((phase(&store).as_str(), store.is_uncertain(&key())), ("held", false));
         assert_eq!(store.held(&key()).unwrap().written.version, Some(5));
     }
+
+    #[test]
+    fn a_status_that_another_executor_wrote_makes_the_held_one_void() {
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
+        let wanted = TaskActionStatus { plugin_phase: "held".into(), ..Default::default() };
+        store.hold_status(&key(), &wanted, Instant::now(), Instant::now());
+        assert!(store.observe(object("6", "ended")), "the action needs a round");
+        assert_eq!(phase(&store), "ended");
+        assert!(store.held(&key()).is_none());
+    }
 }
