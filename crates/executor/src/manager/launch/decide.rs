@@ -21,6 +21,10 @@ const FOREIGN_OBJECT: &str = "ForeignObject";
 /// Objects of others are not watched, so their disappearance is not reported. The name is tried again after this pause.
 const NAME_RETRY: Duration = Duration::from_secs(3);
 
+/// The watch reports when a terminating object is gone. But it may have the executor's finalizer, and the request that removes
+/// it may have failed: it is sent again after this pause.
+const FINALIZER_RETRY: Duration = Duration::from_secs(10);
+
 /// The reason while the object exists and its plugin has not read it yet; the control plane shows it.
 const SUBMITTED: &str = "task submitted to K8s";
 
@@ -102,7 +106,7 @@ fn resolve_name_conflict(round: &Round, found: Found, asked_at: Option<Timestamp
         Found::Ours => Ok(Launched { phase: submitted(round), check_at: Some(round.now) }),
         Found::Terminating => {
             let phase = waiting(format!("waiting for the terminating {object} to go away"));
-            Ok(Launched { phase, check_at: again })
+            Ok(Launched { phase, check_at: again.or_else(|| round.now.checked_add(FINALIZER_RETRY).ok()) })
         }
         Found::Gone => {
             let phase = waiting(format!("waiting for the terminating {object}, which just went"));
@@ -206,11 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn a_terminating_object_is_checked_again_only_where_no_watch_tells() {
+    fn a_terminating_object_is_checked_again_later_where_the_watch_tells() {
         let live = decide(&round(""), name_taken(Found::Terminating, Some(10))).unwrap();
         assert_eq!(check_second(&live), Some(13));
         assert_eq!(live.phase.pending().unwrap().reason, PendingReason::Terminating);
-        assert_eq!(decide(&round(""), name_taken(Found::Terminating, None)).unwrap().check_at, None);
+        let cached = decide(&round(""), name_taken(Found::Terminating, None)).unwrap();
+        assert_eq!(check_second(&cached), Some(10), "the request that removes our finalizer may have failed");
     }
 
     #[test]
