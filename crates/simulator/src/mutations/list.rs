@@ -359,8 +359,24 @@ pub const MUTATIONS: &[Mutation] = &[
         breaks: "an action that is gone before its last read is answered stays in memory",
         edits: &[edit(
             "executor/src/watch/ended/last_rounds.rs",
-            "if deleting.get(key) != Some(&kube::Resource::meta(&object).uid) {",
-            "if deleting.get(key).is_some_and(|uid| *uid != kube::Resource::meta(&object).uid) {",
+            "if deleting.get(key) != Some(&metadata.uid) {",
+            "if deleting.get(key).is_some_and(|uid| *uid != metadata.uid) {",
+        )],
+    },
+    Mutation {
+        breaks: "a new leader begins with what its watch shows, however old",
+        edits: &[edit(
+            "executor/src/assembly/leadership.rs",
+            "            until_current(&watch).await;\n",
+            "            if false {\n                until_current(&watch).await;\n            }\n",
+        )],
+    },
+    Mutation {
+        breaks: "a kind that a request shows to be missing is not remembered",
+        edits: &[edit(
+            "executor/src/cluster/kube/objects.rs",
+            "if answer.as_ref().is_err_and(ApiError::is_kind_not_served) {",
+            "if false {",
         )],
     },
     Mutation {
