@@ -46,7 +46,8 @@ pub(super) struct Election {
 }
 
 impl Work {
-    /// Runs until stopped. Rounds begin when all caches are complete and show what a former leader wrote. When it returns, nothing of it is under way.
+    /// Runs until stopped. Rounds begin when all caches are complete and show what a former leader wrote. When it returns,
+    /// nothing of it is under way.
     async fn run(self, stop: CancellationToken) {
         let Self { watch, controller, events, object_cleanup, pools, action_cleanup } = self;
         let caches_are_current = async {

@@ -27,6 +27,13 @@ impl WatchContext {
         }
     }
 
+    /// Stores that the cluster serves a kind, and wakes whoever may have waited for it.
+    fn kind_is_served(&self, kind: &ResourceKind) {
+        if self.caches.objects.learn(kind, Served::Yes) {
+            self.wake_all_actions();
+        }
+    }
+
     /// Drops what is stored about an object that is gone, and wakes its action.
     fn object_gone(&self, kind: &ResourceKind, metadata: &ObjectMeta) {
         let (namespace, name) = place(metadata);
@@ -122,9 +129,7 @@ impl Sink<DynamicObject> for KindObjects {
         self.reports.listed();
         let listed = std::mem::take(&mut self.listed);
         // A complete list proves that the kind is served. A definition alone does not, while it is being established.
-        if self.cx.caches.objects.learn(&self.kind, Served::Yes) {
-            self.cx.wake_all_actions();
-        }
+        self.cx.kind_is_served(&self.kind);
         let gone: Vec<_> = {
             let mut kinds = self.cx.caches.objects.write();
             let kind = kinds.entry(self.kind.clone()).or_default();

@@ -288,9 +288,7 @@ async fn ask_for_missing(cx: WatchContext, kinds: Vec<ResourceKind>) {
         let missing: Vec<_> = kinds.iter().filter(|kind| cx.caches.objects.kind_missing(kind)).cloned().collect();
         let served = served_kinds(&cx.client, &missing).await;
         for kind in missing.iter().filter(|kind| served.get(*kind) == Some(&Served::Yes)) {
-            if cx.caches.objects.learn(kind, Served::Yes) {
-                cx.wake_all_actions();
-            }
+            cx.kind_is_served(kind);
         }
     }
 }
@@ -304,9 +302,7 @@ async fn until_served(cx: WatchContext, kind: ResourceKind) {
         }
         let served = served_kinds(&cx.client, std::slice::from_ref(&kind)).await;
         if served.get(&kind) == Some(&Served::Yes) {
-            if cx.caches.objects.learn(&kind, Served::Yes) {
-                cx.wake_all_actions();
-            }
+            cx.kind_is_served(&kind);
             return;
         }
         tokio::time::sleep(ESTABLISHED_INTERVAL).await;
