@@ -87,6 +87,10 @@ pub trait Objects: Send + Sync {
         check: &IdentityCheck<'_>,
     ) -> Result<(), ApiError>;
 
+    /// Deletes exactly this state of an object: if the object has changed since, the error is a conflict, and nothing is
+    /// deleted.
+    async fn delete_unchanged(&self, kind: &ResourceKind, object: &dyn AnyResource) -> Result<(), ApiError>;
+
     /// Applies a JSON merge patch to the object with this name, under the same condition as [`delete`](Self::delete).
     async fn patch(
         &self,
@@ -162,9 +166,9 @@ pub trait Actions: Send + Sync {
         slot: &WriteSlot<'_>,
     ) -> Result<ObjectMeta, ApiError>;
 
-    /// Reads an action again, after a write whose result is not known.
-    async fn refresh(&self, _key: &ActionKey) -> Result<(), ApiError> {
-        Ok(())
+    /// Reads an action again, after a write whose result is not known. `None` if it is gone, or cannot be decoded.
+    async fn refresh(&self, _key: &ActionKey) -> Result<Option<TaskAction>, ApiError> {
+        Ok(None)
     }
 
     /// Adds labels.

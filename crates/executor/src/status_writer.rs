@@ -42,6 +42,10 @@ use crate::services::events::{EventError, EventSink};
 /// The longest refusal of a status in a log record, in bytes. The API server quotes the text that is too long.
 const LOGGED_REFUSAL: usize = 300;
 
+/// How often a reported end is written again after its action's metadata has changed: a deletion, and the finalizers of other
+/// controllers that go with it.
+const WRITES_OVER_NEW_METADATA: usize = 3;
+
 /// A status could not be recorded. The round is done again later.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -137,6 +141,27 @@ impl StatusWriter {
         self.send(&key, &written, status, &slot).await
     }
 
+    /// Writes the status of an action whose end was reported, also over metadata that changed since the round began. Without
+    /// this status, the next round would report an abort after the end if the change was a deletion.
+    async fn write_end(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
+        let key = ActionKey::of(&action.object.metadata);
+        let known = self.store.as_ref().and_then(|store| store.written_status(&key)).unwrap_or_else(|| action.status());
+        let mut answer = self.write_now(action, status).await;
+        for _ in 0..WRITES_OVER_NEW_METADATA {
+            if !answer.as_ref().is_err_and(ApiError::is_conflict) {
+                break;
+            }
+            let Some(current) = self.actions.refresh(&key).await? else { break };
+            let written = Written::new(current.status.unwrap_or_default(), version(&current.metadata));
+            if current.metadata.uid != action.object.metadata.uid || status_changed(&known, &written.status) {
+                break;
+            }
+            let slot = self.actions.write_slot().await?;
+            answer = self.send(&key, &written, status, &slot).await;
+        }
+        answer
+    }
+
     /// Labels an action if it has ended, so that the garbage collector finds it and watch caches can leave it out.
     pub async fn label_if_ended(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
         if !status.is_terminal() || labels::are_terminal(action.object.metadata.labels.as_ref()) {
@@ -191,6 +216,7 @@ impl StatusWriter {
                 store.hold_status(&ActionKey::of(&action.object.metadata), status, now, now + hold);
                 Ok(())
             }
+            _ if status.is_terminal() => self.write_end(action, status).await,
             _ => self.write_now(action, status).await,
         }
     }

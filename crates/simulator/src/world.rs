@@ -38,8 +38,9 @@ use crate::workload::{self, DATA, NAMESPACES, Planned};
 /// that nobody reported (600 s): those must not hide a lost wake-up.
 const SETTLES_WITHIN: Duration = Duration::from_secs(500);
 /// How long after the end of all actions executors may still clean up: they look for objects that were left behind every
-/// 2 s, and a new leader begins within seconds.
-const CLEANED_UP_WITHIN: Duration = Duration::from_secs(10);
+/// 2 s, a pod with side containers is left alone for 10 s, and if the leader was killed at the end, another one begins when
+/// the lease has expired, within 15 s.
+const CLEANED_UP_WITHIN: Duration = Duration::from_secs(30);
 /// How often all tasks of the runtime get their turn until none is ready any more. A few times are enough.
 const READY_ROUNDS: usize = 1_000;
 /// How long the final state must stay as it is.

@@ -250,18 +250,15 @@ impl ObjectCleanup {
         }
     }
 
+    /// Deletes the object as it was seen. The watch of a new leader may still show a pod that runs although it has ended, and
+    /// a pod that has ended keeps its logs.
     async fn delete(&self, kind: &ResourceKind, object: &dyn AnyResource) {
         let metadata = object.metadata();
-        let (namespace, name) =
-            (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
-        let released = if has_own_finalizer(metadata) {
-            self.objects.remove_finalizer(kind, object, OBJECT_FINALIZER).await
-        } else {
-            Ok(())
-        };
-        let deleted = match released {
-            Ok(()) => self.objects.delete(kind, namespace, name, &|found| found.uid == metadata.uid).await,
-            refused => refused,
+        let deleted = match self.objects.delete_unchanged(kind, object).await {
+            Ok(()) if has_own_finalizer(metadata) => {
+                self.objects.remove_finalizer(kind, object, OBJECT_FINALIZER).await
+            }
+            answer => answer,
         };
         match deleted {
             Ok(()) => {
@@ -269,7 +266,12 @@ impl ObjectCleanup {
                     .increment(1);
             }
             Err(error) if error.is_not_found() || error.is_gone() => {}
-            Err(error) => tracing::warn!(namespace, name, %error, "failed to delete a finished object; retrying"),
+            // The next search decides again, by what the watch shows then.
+            Err(error) if error.is_conflict() => {}
+            Err(error) => {
+                let (namespace, name) = (&metadata.namespace, &metadata.name);
+                tracing::warn!(namespace, name, %error, "failed to delete a finished object; retrying");
+            }
         }
     }
 }

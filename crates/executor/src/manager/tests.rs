@@ -154,6 +154,12 @@ impl Objects for Cluster {
         Ok(())
     }
 
+    async fn delete_unchanged(&self, kind: &ResourceKind, object: &dyn AnyResource) -> Result<(), ApiError> {
+        let ObjectMeta { name, uid, resource_version, .. } = object.metadata();
+        let is_same = |found: &ObjectMeta| found.uid == *uid && found.resource_version == *resource_version;
+        self.delete(kind, "", name.as_deref().unwrap_or_default(), &is_same).await
+    }
+
     async fn patch(
         &self,
         kind: &ResourceKind,

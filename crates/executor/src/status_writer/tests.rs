@@ -10,6 +10,7 @@ use aileron_idl::flyteidl2::workflow::ActionEvent;
 use aileron_machinery::{ExecutionError, TaskInfo};
 use async_trait::async_trait;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ObjectMeta;
 
 use super::*;
@@ -33,6 +34,8 @@ struct World {
     held: Mutex<HashMap<ActionKey, (Unwritten, TaskActionStatus)>>,
     /// Longer patches are refused.
     longest_patch: AtomicU64,
+    /// The action on the API server. Without it, a status is accepted over any version.
+    current: Mutex<Option<TaskAction>>,
 }
 
 impl World {
@@ -45,6 +48,7 @@ impl World {
             seconds: AtomicU64::new(0),
             held: Mutex::default(),
             longest_patch: AtomicU64::new(u64::MAX),
+            current: Mutex::default(),
         })
     }
 
@@ -88,9 +92,14 @@ impl Actions for World {
         &self,
         key: &ActionKey,
         patch: Value,
-        _: Option<u64>,
+        based_on: Option<u64>,
         _: &WriteSlot<'_>,
     ) -> Result<ObjectMeta, ApiError> {
+        let current = self.current.lock().unwrap().as_ref().map(|action| version(&action.metadata));
+        if current.is_some_and(|current| based_on != Some(current)) {
+            self.say("conflict");
+            return Err(ApiError { code: 409, reason: "Conflict".into(), message: String::new(), retry_after: None });
+        }
         if patch.to_string().len() as u64 > self.longest_patch.load(Ordering::SeqCst) {
             self.say("refused");
             let message = "Request entity too large: limit is 3145728".to_owned();
@@ -98,6 +107,10 @@ impl Actions for World {
         }
         self.say(format!("status {} {}", key.name, patch["pluginPhase"].as_str().unwrap_or_default()));
         Ok(ObjectMeta::default())
+    }
+
+    async fn refresh(&self, _: &ActionKey) -> Result<Option<TaskAction>, ApiError> {
+        Ok(self.current.lock().unwrap().clone())
     }
 
     async fn add_labels(&self, _: &Action, _: &[(&str, &str)]) -> Result<(), ApiError> {
@@ -194,6 +207,34 @@ async fn an_end_is_recorded_as_event_then_status_then_labels() {
     world.writer().record(&action(), &shown(&phase), &phase).await.unwrap();
     let expected = ["events of attempts [1]", "announced", "status a PhasePermanentFailure", "labels"];
     assert_eq!(world.said(), expected);
+}
+
+#[tokio::test]
+async fn a_reported_end_is_written_although_the_action_is_being_deleted_meanwhile() {
+    let world = World::new(None);
+    let mut seen = action();
+    seen.object.metadata.uid = Some("one".into());
+    seen.object.metadata.resource_version = Some("7".into());
+    let mut current = seen.object.clone();
+    current.metadata.resource_version = Some("8".into());
+    current.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let phase = PhaseInfo::success(info());
+    let record = async |current: &TaskAction| {
+        *world.current.lock().unwrap() = Some(current.clone());
+        let recorded = world.writer().record_phase(&seen, &shown(&phase), &phase).await;
+        (recorded.is_ok(), world.said())
+    };
+    let (is_recorded, said) = record(&current).await;
+    assert!(is_recorded, "{said:?}");
+    let expected = ["events of attempts [1]", "announced", "conflict", "announced", "status a PhaseSuccess"];
+    assert_eq!(said, expected);
+
+    // What another executor decided meanwhile is not overwritten, nor a later action of the same name.
+    let refused = ["events of attempts [1]", "announced", "conflict"];
+    let decided = TaskAction { status: Some(shown(&PhaseInfo::queued("", info()))), ..current.clone() };
+    assert_eq!(record(&decided).await, (false, refused.map(String::from).to_vec()));
+    current.metadata.uid = Some("other".into());
+    assert_eq!(record(&current).await, (false, refused.map(String::from).to_vec()));
 }
 
 #[tokio::test]

@@ -53,6 +53,7 @@ pub struct Observation {
 /// All states of actions that a watch delivers, until dropped.
 pub struct Observations {
     seen: Arc<Mutex<Vec<Observation>>>,
+    deleted: Arc<Mutex<Vec<TaskAction>>>,
     _stop: DropGuard,
 }
 
@@ -275,21 +276,27 @@ impl<'a> Space<'a> {
 
     /// Watches the actions of the namespace from now on.
     pub fn observe(&self) -> Observations {
-        let seen = Arc::<Mutex<Vec<Observation>>>::default();
+        let (seen, deleted) = (Arc::<Mutex<Vec<Observation>>>::default(), Arc::<Mutex<Vec<TaskAction>>>::default());
         let stop = CancellationToken::new();
-        let (actions, sink) = (self.actions.clone(), Arc::clone(&seen));
+        let (actions, states, ends) = (self.actions.clone(), Arc::clone(&seen), Arc::clone(&deleted));
         let follow = async move {
             let events = watcher(actions, watcher::Config::default()).default_backoff();
             pin_mut!(events);
             while let Some(event) = events.next().await {
-                if let Ok(Event::Apply(action) | Event::InitApply(action)) = event {
-                    let observation = Observation { at: Timestamp::now(), action };
-                    sink.lock().unwrap_or_else(PoisonError::into_inner).push(observation);
+                match event {
+                    Ok(Event::Apply(action) | Event::InitApply(action)) => {
+                        let observation = Observation { at: Timestamp::now(), action };
+                        states.lock().unwrap_or_else(PoisonError::into_inner).push(observation);
+                    }
+                    Ok(Event::Delete(action)) => {
+                        ends.lock().unwrap_or_else(PoisonError::into_inner).push(action);
+                    }
+                    Ok(Event::Init | Event::InitDone) | Err(_) => {}
                 }
             }
         };
         tokio::spawn(stop.clone().run_until_cancelled_owned(follow));
-        Observations { seen, _stop: stop.drop_guard() }
+        Observations { seen, deleted, _stop: stop.drop_guard() }
     }
 
     /// The API server of this namespace.
@@ -351,6 +358,24 @@ impl Observations {
     pub fn of(&self, name: &str) -> Vec<Observation> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.iter().filter(|observation| observation.action.name_any() == name).cloned().collect()
+    }
+
+    /// Waits until the watch shows that an action is gone. Returns its last state.
+    ///
+    /// # Errors
+    /// The wait timed out.
+    pub async fn until_deleted(&self, name: &str) -> Result<TaskAction> {
+        let begin = Instant::now();
+        loop {
+            let deleted = self.deleted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(action) = deleted.into_iter().find(|action| action.name_any() == name) {
+                return Ok(action);
+            }
+            if begin.elapsed() > WAIT_TIMEOUT {
+                bail!("the watch does not show that {name} is gone");
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
     }
 }
 

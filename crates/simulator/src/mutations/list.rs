@@ -140,8 +140,8 @@ pub const MUTATIONS: &[Mutation] = &[
         edits: &[
             edit(
                 "executor/src/cluster/kube/objects.rs",
-                "let preconditions = Some(Preconditions { uid: Some(uid.clone()), resource_version: None });",
-                "let preconditions: Option<Preconditions> = None;",
+                "let preconditions = Some(Preconditions { uid: Some(uid.clone()), resource_version });",
+                "let _ = resource_version;\n        let preconditions: Option<Preconditions> = None;",
             ),
             edit(
                 "executor/src/cluster/kube/objects.rs",

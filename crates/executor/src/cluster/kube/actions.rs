@@ -97,18 +97,21 @@ impl Actions for KubeActions {
         for_metadata(self.writer.client(), request).await
     }
 
-    async fn refresh(&self, key: &ActionKey) -> Result<(), ApiError> {
+    async fn refresh(&self, key: &ActionKey) -> Result<Option<TaskAction>, ApiError> {
         let request = || requests(key).get(&key.name, &GetParams::default()).map_err(|error| unbuildable(&error));
         match read::<Listed<TaskAction>>(self.writer.client(), request).await {
-            Ok(Listed::Decoded(object)) => self.action_store.read_again(key, |store| store.observe(*object)),
+            Ok(Listed::Decoded(object)) => {
+                self.action_store.read_again(key, |store| store.observe(TaskAction::clone(&object)));
+                Ok(Some(*object))
+            }
             Ok(Listed::Malformed(object)) => {
                 self.action_store.read_again(key, |store| store.observe_malformed(object.salvage()));
+                Ok(None)
             }
             // The watch removes the action.
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     async fn add_labels(&self, action: &Action, labels: &[(&str, &str)]) -> Result<(), ApiError> {

@@ -137,6 +137,34 @@ impl KubeObjects {
         uid.ok_or_else(|| ApiError::owned_by_other(&kind.kind, namespace, name))
     }
 
+    /// Deletes the object with this UID, and with this resource version if one is given.
+    async fn delete_with(
+        &self,
+        place: ObjectPlace,
+        uid: String,
+        resource_version: Option<String>,
+    ) -> Result<(), ApiError> {
+        let (kind, namespace, name) = &place;
+        let preconditions = Some(Preconditions { uid: Some(uid.clone()), resource_version });
+        let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
+        let request = requests(kind, namespace).delete(name, &parameters).map_err(|error| unbuildable(&error))?;
+        let _permit = self.writer.write_permit().await?;
+        match answered::<Value>(self.writer.client(), request).await {
+            Ok(_) => {
+                self.record_deletion(&place, &uid);
+                Ok(())
+            }
+            Err(error) => {
+                // After a failed precondition this is not the object that was created here, or not in the state that was
+                // last seen.
+                if error.is_not_found() || error.is_conflict() {
+                    self.own().remove(&place);
+                }
+                Err(error)
+            }
+        }
+    }
+
     /// Records the deletion of an object, unless the watch has already removed it from the cache.
     fn record_deletion(&self, place: &ObjectPlace, uid: &str) {
         self.own().insert(place.clone(), OwnWrite { created: None, deleted: Some(uid.to_owned()) });
@@ -258,23 +286,13 @@ impl Objects for KubeObjects {
     ) -> Result<(), ApiError> {
         let place = (kind.clone(), namespace.to_owned(), name.to_owned());
         let uid = self.identify(&place, check).await?;
-        let preconditions = Some(Preconditions { uid: Some(uid.clone()), resource_version: None });
-        let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
-        let request = requests(kind, namespace).delete(name, &parameters).map_err(|error| unbuildable(&error))?;
-        let _permit = self.writer.write_permit().await?;
-        match answered::<Value>(self.writer.client(), request).await {
-            Ok(_) => {
-                self.record_deletion(&place, &uid);
-                Ok(())
-            }
-            Err(error) => {
-                // A failed precondition means that the object is gone and another object has its name.
-                if error.is_not_found() || error.is_conflict() {
-                    self.own().remove(&place);
-                }
-                Err(error)
-            }
-        }
+        self.delete_with(place, uid, None).await
+    }
+
+    async fn delete_unchanged(&self, kind: &ResourceKind, object: &dyn AnyResource) -> Result<(), ApiError> {
+        let ObjectMeta { namespace, name, uid, resource_version, .. } = object.metadata().clone();
+        let place = (kind.clone(), namespace.unwrap_or_default(), name.unwrap_or_default());
+        self.delete_with(place, uid.unwrap_or_default(), resource_version).await
     }
 
     async fn patch(
@@ -343,6 +361,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use aileron_kubekit::KIND_NOT_SERVED;
+    use axum::http::StatusCode;
 
     use super::*;
 
@@ -360,8 +379,17 @@ mod tests {
     }
 
     fn objects() -> KubeObjects {
-        let client = kube::Client::new(axum::Router::new(), "default");
+        objects_at(axum::Router::new())
+    }
+
+    fn objects_at(server: axum::Router) -> KubeObjects {
+        let client = kube::Client::new(server, "default");
         KubeObjects::new(Writer::new(client), Caches::new("flyte"), Arc::new(TestClock))
+    }
+
+    fn metadata() -> ObjectMeta {
+        let (namespace, name, uid) = (Some("ns".into()), Some("a-0".into()), Some("uid".into()));
+        ObjectMeta { namespace, name, uid, ..ObjectMeta::default() }
     }
 
     fn place() -> ObjectPlace {
@@ -381,13 +409,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_object_that_has_changed_since_it_was_seen_is_not_deleted() {
+        let current = |axum::Json(parameters): axum::Json<Value>| async move {
+            let seen = &parameters["preconditions"];
+            match (seen["uid"].as_str(), seen["resourceVersion"].as_str()) {
+                (Some("uid"), Some("8")) => (StatusCode::OK, axum::Json(json!({}))),
+                _ => (StatusCode::CONFLICT, axum::Json(json!({"code": 409, "reason": "Conflict"}))),
+            }
+        };
+        let path = "/api/v1/namespaces/ns/pods/a-0";
+        let objects = objects_at(axum::Router::new().route(path, axum::routing::delete(current)));
+        let mut pod = Pod { metadata: metadata(), ..Pod::default() };
+        pod.metadata.resource_version = Some("7".into());
+        let kind = ResourceKind::of::<Pod>();
+        assert!(objects.delete_unchanged(&kind, &pod).await.unwrap_err().is_conflict());
+        pod.metadata.resource_version = Some("8".into());
+        objects.delete_unchanged(&kind, &pod).await.unwrap();
+    }
+
+    #[tokio::test]
     async fn an_object_whose_deletion_was_requested_is_shown_as_being_deleted() {
         let objects = objects();
-        let mut pod = Pod::default();
-        pod.metadata.namespace = Some("ns".into());
-        pod.metadata.name = Some("a-0".into());
-        pod.metadata.uid = Some("uid".into());
-        objects.caches.pods.insert(pod);
+        objects.caches.pods.insert(Pod { metadata: metadata(), ..Pod::default() });
         objects.record_deletion(&place(), "uid");
         let Trusted::Shown(shown) = objects.trusted(&place()) else { panic!("the cache has the pod") };
         assert_eq!(shown.metadata().deletion_timestamp.as_ref().unwrap().0, Timestamp::UNIX_EPOCH);

@@ -84,6 +84,13 @@ impl Objects for World {
         state.log("delete", &key, None, result)
     }
 
+    async fn delete_unchanged(&self, kind: &ResourceKind, object: &dyn AnyResource) -> Result<(), ApiError> {
+        let ObjectMeta { namespace, name, uid, resource_version, .. } = object.metadata();
+        let is_same = |found: &ObjectMeta| found.uid == *uid && found.resource_version == *resource_version;
+        let (namespace, name) = (namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
+        self.delete(kind, namespace, name, &is_same).await
+    }
+
     async fn patch(
         &self,
         kind: &ResourceKind,
