@@ -16,7 +16,7 @@ struct Ended {
 fn run(config: &str, arguments: &[&str]) -> Ended {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("config.yaml"), config).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_batch-job-executor"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aileron-batch"));
     let output = command.args(arguments).current_dir(directory.path()).env_clear().output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
@@ -33,13 +33,13 @@ fn output(config: &str, arguments: &[&str]) -> String {
 fn plugins_lists_the_plugin_with_its_kind() {
     let listed: Value = from_str(&output("", &["plugins", "-o", "json"])).unwrap();
     let plugins = listed["plugins"].as_array().unwrap();
-    let own = plugins.iter().find(|plugin| plugin["id"] == "batch-job").unwrap();
+    let own = plugins.iter().find(|plugin| plugin["id"] == "batch").unwrap();
     assert_eq!((&own["kind"]["group"], &own["kind"]["kind"]), (&json!("compute.example.org"), &json!("BatchJob")));
 }
 
 #[test]
 fn render_shows_the_object_with_values_of_the_section_and_of_the_message() {
-    let task = Path::new(env!("CARGO_MANIFEST_DIR")).join("task.yaml");
+    let task = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo/task.yaml");
     let render = |config: &str| -> Value {
         let arguments = ["render", task.to_str().unwrap(), "-o", "json", "--config", "config.yaml"];
         from_str(&output(config, &arguments)).unwrap()
@@ -48,16 +48,16 @@ fn render_shows_the_object_with_values_of_the_section_and_of_the_message() {
     assert_eq!((&job["apiVersion"], &job["kind"]), (&json!("compute.example.org/v1"), &json!("BatchJob")));
     assert_eq!((&job["spec"]["queue"], &job["spec"]["parallelism"]), (&json!("standard"), &json!(3)));
     assert_eq!(job["spec"]["template"]["spec"]["containers"][0]["image"], "debian:stable-slim");
-    let job = render("plugins: {batch-job: {default-queue: nightly}}\n");
+    let job = render("plugins: {batch: {default-queue: nightly}}\n");
     assert_eq!(job["spec"]["queue"], "nightly");
 }
 
 #[test]
 fn config_knows_the_section() {
-    let config = "plugins:\n  batch-job:\n    default-queue: nightly\n";
+    let config = "plugins:\n  batch:\n    default-queue: nightly\n";
     assert_eq!(
         output(config, &["config", "show", "--config", "config.yaml"]),
-        "plugins:\n  batch-job:\n    default-queue: nightly # config.yaml:3\n"
+        "plugins:\n  batch:\n    default-queue: nightly # config.yaml:3\n"
     );
     output(config, &["config", "check", "--config", "config.yaml"]);
     let schema: Value = from_str(&output("", &["config", "schema"])).unwrap();
@@ -72,6 +72,6 @@ fn config_check_refuses_mistakes_in_the_section_with_file_and_line() {
         assert_eq!(ended.code, Some(2), "{}", ended.out);
         assert!(ended.err.contains("config.yaml:3") && ended.err.contains(part), "{}", ended.err);
     };
-    refused("plugins:\n  batch-job:\n    default-que: nightly\n", "default-queue");
-    refused("plugins:\n  batch-job:\n    default-queue: ''\n", "must name a queue");
+    refused("plugins:\n  batch:\n    default-que: nightly\n", "default-queue");
+    refused("plugins:\n  batch:\n    default-queue: ''\n", "must name a queue");
 }

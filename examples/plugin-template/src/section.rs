@@ -4,23 +4,24 @@ use aileron_machinery::schemars::JsonSchema;
 use aileron_machinery::serde::{Deserialize, Serialize};
 use aileron_machinery::{PluginSection, SectionProblem};
 
-/// Batch jobs.
+// TODO(plugin): 4. What a platform engineer configures once for all tasks. Delete the file if there is nothing.
+/// BatchJob objects.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(crate = "aileron_machinery::serde", default, rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(crate = "aileron_machinery::schemars")]
-pub struct BatchJobConfig {
+pub struct BatchConfig {
     /// The queue of tasks that name none.
     pub default_queue: String,
 }
 
-impl Default for BatchJobConfig {
+impl Default for BatchConfig {
     fn default() -> Self {
         Self { default_queue: "standard".to_owned() }
     }
 }
 
-impl PluginSection for BatchJobConfig {
-    const KEY: &'static str = "batch-job";
+impl PluginSection for BatchConfig {
+    const KEY: &'static str = "batch";
 
     fn check(&self) -> Vec<SectionProblem> {
         let is_empty = self.default_queue.is_empty();

@@ -1,7 +1,7 @@
-//! The settings of a task, generated from `proto/batch_job.proto`.
+//! The settings of a task, generated from `proto/batch.proto`.
 #![allow(missing_docs, clippy::all)]
 
-include!(concat!(env!("OUT_DIR"), "/example.compute.v1.rs"));
+include!(concat!(env!("OUT_DIR"), "/example.batch.v1.rs"));
 
 /// The names and numbers of the message's fields.
 pub const DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

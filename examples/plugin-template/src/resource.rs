@@ -5,6 +5,8 @@ use aileron_machinery::k8s_openapi::api::core::v1::PodTemplateSpec;
 use aileron_machinery::schemars::JsonSchema;
 use aileron_machinery::serde::{Deserialize, Serialize};
 
+// TODO(plugin): 2. The custom resource of your operator: group, version, kind, and the fields that the plugin sets or reads.
+// Fields that are not here stay as they are when the executor changes an object.
 /// Runs copies of one pod until all of them have ended.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "compute.example.org", version = "v1", kind = "BatchJob", namespaced, status = "BatchJobStatus")]
@@ -22,6 +24,9 @@ pub struct BatchJobSpec {
     pub queue: String,
     /// The number of pods that work at the same time.
     pub parallelism: u32,
+    /// The operator stops the pods and starts no more.
+    #[serde(default)]
+    pub suspend: bool,
     /// The pod of each copy.
     pub template: PodTemplateSpec,
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use aileron::{Program, SandboxOptions};
-use aileron_example_batch_job::{BatchJob, BatchJobPlugin};
+use aileron_plugin_batch::{BatchJob, BatchPlugin};
 use aileron_machinery::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use aileron_machinery::serde_json::json;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
@@ -12,12 +12,12 @@ use kube::{Api, Client, CustomResourceExt, ResourceExt};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_task_succeeds_when_the_operator_reports_success() {
-    let program = Program::new().with_section(BatchJobPlugin::new);
+    let program = Program::new().with_section(BatchPlugin::new);
     let sandbox = program.start_sandbox(SandboxOptions::default()).await.unwrap();
     let definitions: Api<CustomResourceDefinition> = Api::all(sandbox.client());
     definitions.create(&PostParams::default(), &BatchJob::crd()).await.unwrap();
 
-    let task = sandbox.run_task(include_str!("../task.yaml"));
+    let task = sandbox.run_task(include_str!("../demo/task.yaml"));
     let (finished, job) = tokio::join!(task, operate(sandbox.client()));
     let (finished, job) = (finished.unwrap(), job.unwrap());
     assert!(finished.is_success(), "{:?}", finished.error());

@@ -1,0 +1,10 @@
+//! A small operator for `BatchJob`: it creates the pods of a job and writes the job's status.
+//!
+//! - `decide.rs`: what a job needs now, from the job and its pods. Pure.
+//! - `run.rs`: watches jobs and pods, and carries the decisions out.
+
+mod decide;
+mod run;
+
+pub use decide::{Decision, decide};
+pub use run::run;

@@ -1,0 +1,117 @@
+//! The plugin: a task becomes a `BatchJob`, and the status of the `BatchJob` becomes a phase.
+
+use aileron_machinery::k8s_openapi::api::core::v1::PodTemplateSpec;
+use aileron_machinery::log_links::LogLinks;
+use aileron_machinery::pod::{PodOptions, build_pod, pod_template};
+use aileron_machinery::serde_json::json;
+use aileron_machinery::{
+    AbortBehavior, CustomMessage, ExecutionError, K8sPlugin, Needs, ObjectRef, PhaseContext, PhaseInfo, PluginEntry,
+    PluginError, TaskContext, TaskInfo,
+};
+
+use crate::resource::{BatchJob, BatchJobSpec};
+use crate::section::BatchConfig;
+use crate::settings::{BatchSettings, DESCRIPTOR_SET};
+
+/// Runs tasks of type `batch`.
+pub struct BatchPlugin {
+    config: BatchConfig,
+    settings: CustomMessage<BatchSettings>,
+}
+
+impl BatchPlugin {
+    /// The plugin under the configuration of the installation.
+    pub fn new(config: BatchConfig) -> Self {
+        Self { config, settings: CustomMessage::new(DESCRIPTOR_SET) }
+    }
+}
+
+impl K8sPlugin for BatchPlugin {
+    type Resource = BatchJob;
+
+    fn entry(&self) -> PluginEntry {
+        // The name of the plugin, and the types of its tasks: `task_type` in `python/`.
+        PluginEntry::new("batch", &["batch"])
+    }
+
+    // TODO(plugin): 3a. The object of an attempt. The executor adds name, namespace, labels and owner.
+    fn build(&self, task: &TaskContext) -> Result<BatchJob, PluginError> {
+        let settings = self.settings.read(task)?;
+        // The pod of the task with everything that the platform adds: tolerations, environment, PodTemplates, secrets.
+        let pod = build_pod(task, PodOptions::default())?;
+        let queue = if settings.queue.is_empty() { self.config.default_queue.clone() } else { settings.queue };
+        let template = PodTemplateSpec {
+            // The labels of the attempt: with them, the executor finds the pods that the operator creates.
+            metadata: Some(pod_template::metadata(task, pod.metadata)),
+            spec: Some(pod.spec),
+        };
+        let parallelism = settings.parallelism.max(1);
+        Ok(BatchJob::new("", BatchJobSpec { queue, parallelism, suspend: false, template }))
+    }
+
+    fn needs(&self, _task: &TaskContext) -> Needs {
+        // For the links to their logs, and for reasons such as an image that cannot be pulled.
+        Needs::none().with_pods()
+    }
+
+    // TODO(plugin): 3b. The phase of an attempt. Return `undefined` for a state that you do not know.
+    fn phase(&self, cx: &PhaseContext<'_>, job: &BatchJob) -> Result<PhaseInfo, PluginError> {
+        let links = LogLinks::new(&cx.task.platform.logs, Some(&cx.task.template));
+        let logs = cx.pods.iter().flat_map(|pod| links.of_pod(cx.task, pod)).collect();
+        let info = TaskInfo { logs, ..TaskInfo::at(cx.task.now) };
+        let status = job.status.clone().unwrap_or_default();
+        Ok(match status.phase.as_str() {
+            "" => PhaseInfo::queued(format!("the job waits in queue {}", job.spec.queue), info),
+            "Running" => PhaseInfo::running(info).with_reason(&status.message),
+            "Succeeded" => PhaseInfo::success(info),
+            "Failed" => PhaseInfo::retryable_failure(ExecutionError::user("BatchJobFailed", status.message), info),
+            _ => PhaseInfo::undefined(),
+        })
+    }
+
+    // TODO(plugin): 3c. How a job is stopped. Delete this method if the job is to be deleted, as is usual.
+    fn on_abort(&self, _task: &TaskContext, _job: &ObjectRef) -> Result<AbortBehavior, PluginError> {
+        // The operator stops the pods of a suspended job and keeps the job, so that one sees how far it was.
+        Ok(AbortBehavior::Patch { patch: json!({"spec": {"suspend": true}}), target: None, delete_on_error: true })
+    }
+
+    // `ended` has the default: `status.phase` says `Succeeded` or `Failed`, as is usual.
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use aileron_machinery::Phase;
+    use aileron_machinery::testing::{phase, task};
+
+    use super::*;
+    use crate::resource::BatchJobStatus;
+
+    // TODO(plugin): 5. A row for each state of your operator.
+    #[test]
+    fn the_phase_is_that_of_the_status() {
+        let plugin = BatchPlugin::new(BatchConfig::default());
+        let task = task("batch", &json!({"parallelism": 4, "queue": "urgent"}));
+        let mut job = plugin.build(&task).unwrap();
+        assert_eq!((job.spec.parallelism, job.spec.queue.as_str()), (4, "urgent"));
+        let table = [
+            ("", Phase::Queued),
+            ("Running", Phase::Running),
+            ("Succeeded", Phase::Success),
+            ("Failed", Phase::RetryableFailure),
+            ("Confused", Phase::Undefined),
+        ];
+        for (state, expected) in table {
+            job.status = Some(BatchJobStatus { phase: state.into(), message: "m".into() });
+            assert_eq!(phase(&plugin, &task, &job).phase(), expected, "{state}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_does_not_fit_fails_the_task_with_the_name_of_the_field() {
+        let plugin = BatchPlugin::new(BatchConfig::default());
+        let error = plugin.build(&task("batch", &json!({"parallelism": "many"}))).unwrap_err();
+        assert_eq!(error.non_retryable_code(), Some("BadTaskSpecification"));
+        assert!(error.to_string().contains("BatchSettings.parallelism"), "{error}");
+    }
+}
