@@ -23,7 +23,7 @@ pub use format::{
 pub use run::{ClusterArguments, ListArguments, RunArguments};
 use run::{PLUGINS_EXAMPLES, POOLS_EXAMPLES, RUN_EXAMPLES};
 use sandbox::{DEMO_EXAMPLES, SANDBOX_EXAMPLES};
-pub use sandbox::{DemoArguments, NodeArguments, SandboxArguments};
+pub use sandbox::{DemoArguments, KindArguments, NodeArguments, SandboxArguments};
 use submit::{IO_EXAMPLES, SUBMIT_EXAMPLES};
 pub use submit::{IoCommand, SubmitArguments};
 use task::{EXPLAIN_EXAMPLES, RENDER_EXAMPLES};

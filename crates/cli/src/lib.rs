@@ -29,6 +29,7 @@ mod program;
 mod sandbox;
 mod submit;
 
+pub use aileron_sandbox::Rules as OperatorRules;
 pub use failure::Failure;
 pub use program::Program;
 pub use sandbox::{DirectoryChoice, ExecutorConfig, LogTarget, Sandbox, SandboxOptions};

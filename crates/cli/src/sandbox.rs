@@ -88,8 +88,18 @@ impl Sandbox {
         };
         let client = server.client();
         install(&client, &aileron_action::crd::crd().context("the definition of TaskAction")?).await?;
-        let rules = Rules::builtin();
-        install_definitions(&client, &rules).await.context("cannot install the kinds of the simulated operators")?;
+        for definition in &options.definitions {
+            install(&client, definition).await?;
+        }
+        let rules = options.rules();
+        // The definition of the user says more about a kind than the one that fits every object.
+        let is_defined = |rules: &Rules| {
+            options.definitions.iter().any(|own| own.metadata.name.as_deref() == Some(&rules.qualified()))
+        };
+        let undefined: Vec<_> = rules.iter().filter(|rules| !is_defined(rules)).cloned().collect();
+        install_definitions(&client, &undefined)
+            .await
+            .context("cannot install the kinds of the simulated operators")?;
         let operators = Operators::start(client.clone(), rules).await;
         let operators = operators.context("cannot start the simulated operators")?;
 

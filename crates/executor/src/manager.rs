@@ -76,6 +76,15 @@ impl PluginManager {
         self.plugin.kind()
     }
 
+    /// The action waits neither for admission nor for a token any more.
+    fn stop_waiting(&self, task: &TaskContext) {
+        let key = action_key(task);
+        self.gate.withdraw(&key, self.clock.instant());
+        if let Some(tokens) = &self.tokens {
+            tokens.pools.stop_waiting(&key);
+        }
+    }
+
     /// The task with what the plugin read from the definition of its kind.
     fn with_definition<'a>(&self, task: &'a TaskContext) -> Cow<'a, TaskContext> {
         let mut task = Cow::Borrowed(task);
@@ -136,12 +145,13 @@ impl CorePlugin for PluginManager {
     }
 
     async fn abort(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
-        let key = action_key(request.task);
-        self.gate.withdraw(&key, self.clock.instant());
-        if let Some(tokens) = &self.tokens {
-            tokens.pools.stop_waiting(&key);
-        }
+        self.stop_waiting(request.task);
         self.stop(request.task, has_started(request)).await
+    }
+
+    async fn discard(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
+        self.stop_waiting(request.task);
+        self.delete(request.task, has_started(request)).await
     }
 
     async fn finalize(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {

@@ -1,6 +1,7 @@
 //! The plugins of a running executor, by task type.
 
 mod core_services;
+pub(crate) mod panics;
 pub mod served;
 
 use std::sync::Arc;

@@ -103,8 +103,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "aileron-flyte-local",
         ],
     ),
-    // The plugin needs only the plugin framework; the binary around the plugin needs `aileron`.
-    ("aileron-example-batch-job", &["aileron", "aileron-machinery"]),
 ];
 
 /// Crates that must compile without a Kubernetes client: a plugin only computes.

@@ -7,7 +7,6 @@ mod phase;
 mod rank_zero;
 pub mod resource;
 
-use aileron_machinery::pod::needs_inputs;
 use aileron_machinery::{
     Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginProperties, TaskContext,
 };
@@ -52,7 +51,7 @@ impl K8sPlugin for ClusteredPlugin {
     }
 
     fn needs(&self, task: &TaskContext) -> Needs {
-        Needs::none().with_inputs_if(needs_inputs(task)).with_pods()
+        Needs::of_pod(task).with_pods()
     }
 
     fn build(&self, task: &TaskContext) -> Result<JobSet, PluginError> {

@@ -3,8 +3,8 @@
 pub mod build;
 mod phase;
 
-use aileron_machinery::pod::{SIDECAR_TASK_TYPE, needs_inputs};
-use aileron_machinery::{K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
+use aileron_machinery::pod::SIDECAR_TASK_TYPE;
+use aileron_machinery::{K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
 use k8s_openapi::api::core::v1::Pod;
 
 const CONTAINER: &str = "container";
@@ -41,10 +41,6 @@ impl K8sPlugin for PodPlugin {
 
     fn entry(&self) -> PluginEntry {
         self.entry.clone()
-    }
-
-    fn needs(&self, task: &TaskContext) -> Needs {
-        Needs::none().with_inputs_if(needs_inputs(task))
     }
 
     fn build(&self, task: &TaskContext) -> Result<Pod, PluginError> {

@@ -6,7 +6,6 @@ mod phase;
 pub mod resource;
 mod runtime_env;
 
-use aileron_machinery::pod::needs_inputs;
 use aileron_machinery::{
     Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginProperties, TaskContext,
 };
@@ -49,7 +48,7 @@ impl K8sPlugin for RayPlugin {
     }
 
     fn needs(&self, task: &TaskContext) -> Needs {
-        Needs::none().with_inputs_if(needs_inputs(task)).with_pods().with_error_document()
+        Needs::of_pod(task).with_pods().with_error_document()
     }
 
     fn build(&self, task: &TaskContext) -> Result<RayJob, PluginError> {

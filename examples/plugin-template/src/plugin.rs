@@ -49,9 +49,9 @@ impl K8sPlugin for BatchPlugin {
         Ok(BatchJob::new("", BatchJobSpec { queue, parallelism, suspend: false, template }))
     }
 
-    fn needs(&self, _task: &TaskContext) -> Needs {
-        // For the links to their logs, and for reasons such as an image that cannot be pulled.
-        Needs::none().with_pods()
+    fn needs(&self, task: &TaskContext) -> Needs {
+        // The pods of the job: for the links to their logs, and for reasons such as an image that cannot be pulled.
+        Needs::of_pod(task).with_pods()
     }
 
     // TODO(plugin): 3b. The phase of an attempt. Return `undefined` for a state that you do not know.
@@ -71,7 +71,8 @@ impl K8sPlugin for BatchPlugin {
 
     // TODO(plugin): 3c. How a job is stopped. Delete this method if the job is to be deleted, as is usual.
     fn on_abort(&self, _task: &TaskContext, _job: &ObjectRef) -> Result<AbortBehavior, PluginError> {
-        // The operator stops the pods of a suspended job and keeps the job, so that one sees how far it was.
+        // The operator stops the pods of a suspended job. After a timeout the job stays, so that one sees how far it was; the
+        // job of a deleted action is deleted by Kubernetes.
         Ok(AbortBehavior::Patch { patch: json!({"spec": {"suspend": true}}), target: None, delete_on_error: true })
     }
 

@@ -2,14 +2,21 @@
 
 use aileron_machinery::CustomResource;
 use aileron_machinery::k8s_openapi::api::core::v1::PodTemplateSpec;
-use aileron_machinery::schemars::JsonSchema;
+use aileron_machinery::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use aileron_machinery::serde::{Deserialize, Serialize};
 
 // TODO(plugin): 2. The custom resource of your operator: group, version, kind, and the fields that the plugin sets or reads.
 // Fields that are not here stay as they are when the executor changes an object.
 /// Runs copies of one pod until all of them have ended.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[kube(group = "compute.example.org", version = "v1", kind = "BatchJob", namespaced, status = "BatchJobStatus")]
+#[kube(
+    group = "compute.example.org",
+    version = "v1",
+    kind = "BatchJob",
+    plural = "batchjobs",
+    namespaced,
+    status = "BatchJobStatus"
+)]
 #[kube(crates(
     kube_core = "aileron_machinery::kube_core",
     k8s_openapi = "aileron_machinery::k8s_openapi",
@@ -28,11 +35,17 @@ pub struct BatchJobSpec {
     #[serde(default)]
     pub suspend: bool,
     /// The pod of each copy.
+    #[schemars(schema_with = "any_object")]
     pub template: PodTemplateSpec,
 }
 
+/// The schema of a pod has thousands of lines, and the API server checks the pods themselves when the operator creates them.
+fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
 /// What the operator reports.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(crate = "aileron_machinery::serde", default, rename_all = "camelCase")]
 #[schemars(crate = "aileron_machinery::schemars")]
 pub struct BatchJobStatus {

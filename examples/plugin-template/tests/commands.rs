@@ -46,7 +46,7 @@ fn render_shows_the_object_with_values_of_the_section_and_of_the_message() {
     };
     let job = render("{}\n");
     assert_eq!((&job["apiVersion"], &job["kind"]), (&json!("compute.example.org/v1"), &json!("BatchJob")));
-    assert_eq!((&job["spec"]["queue"], &job["spec"]["parallelism"]), (&json!("standard"), &json!(3)));
+    assert_eq!((&job["spec"]["queue"], &job["spec"]["parallelism"]), (&json!("standard"), &json!(2)));
     assert_eq!(job["spec"]["template"]["spec"]["containers"][0]["image"], "debian:stable-slim");
     let job = render("plugins: {batch: {default-queue: nightly}}\n");
     assert_eq!(job["spec"]["queue"], "nightly");
@@ -61,7 +61,7 @@ fn config_knows_the_section() {
     );
     output(config, &["config", "check", "--config", "config.yaml"]);
     let schema: Value = from_str(&output("", &["config", "schema"])).unwrap();
-    let description = &schema["$defs"]["BatchJobConfig"]["properties"]["default-queue"]["description"];
+    let description = &schema["$defs"]["BatchConfig"]["properties"]["default-queue"]["description"];
     assert_eq!(description, "The queue of tasks that name none.");
 }
 

@@ -18,6 +18,8 @@ Examples:
   aileron sandbox --image team/etl:1=./etl     the directory that replaces an image
   aileron sandbox --cpu 2 --gpu 1              the size of the node
   aileron sandbox --executor.gc.maxTTL 10m     any configuration key of the executor
+  aileron sandbox --crd kettles.yaml           a kind of your own, for an operator of your own
+  aileron sandbox --operator kettle-rules.yaml a kind of your own, with a simulated operator
 
 Then, in another terminal:
   aileron submit examples/tasks/hello.yaml --follow
@@ -54,6 +56,18 @@ pub struct NodeArguments {
     pub gpu: Option<u32>,
 }
 
+/// The kinds of a sandbox beside the built-in ones.
+#[derive(Clone, Debug, Default, Args)]
+pub struct KindArguments {
+    /// File with CustomResourceDefinitions of your own; may be given several times
+    #[arg(long = "crd", value_name = "FILE")]
+    pub definitions: Vec<PathBuf>,
+    /// Rule file of a simulated operator of your own; may be given several times. It replaces the built-in operator of the
+    /// same kind, and installs the kind unless --crd does
+    #[arg(long = "operator", value_name = "FILE")]
+    pub operators: Vec<PathBuf>,
+}
+
 /// How to run a sandbox.
 #[derive(Debug, Args)]
 pub struct SandboxArguments {
@@ -65,6 +79,8 @@ pub struct SandboxArguments {
     pub port: u16,
     #[command(flatten)]
     pub node: NodeArguments,
+    #[command(flatten)]
+    pub kinds: KindArguments,
     #[command(flatten)]
     pub config: ConfigArguments,
     /// Write log records to the error stream, instead of a file in the sandbox's directory
@@ -83,6 +99,8 @@ pub struct DemoArguments {
     pub tasks: Vec<PathBuf>,
     #[command(flatten)]
     pub node: NodeArguments,
+    #[command(flatten)]
+    pub kinds: KindArguments,
     #[command(flatten)]
     pub config: ConfigArguments,
     /// Write log records to the error stream

@@ -50,7 +50,7 @@ pub fn run(program: &Program, arguments: &DemoArguments, overrides: Vec<(String,
         log: if arguments.verbose { LogTarget::Stderr } else { LogTarget::File },
         ..SandboxOptions::default()
     };
-    let options = options.with_node(&arguments.node)?;
+    let options = options.with_node(&arguments.node)?.with_kinds(&arguments.kinds)?;
     // With task files of the user, the built-in task of the SDK is left out.
     let with_sdk = arguments.tasks.is_empty();
     start_runtime()?.block_on(demonstrate(program, tasks, with_sdk, options))

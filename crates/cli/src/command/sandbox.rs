@@ -23,7 +23,8 @@ pub fn run(program: &Program, arguments: &SandboxArguments, overrides: Vec<(Stri
         log_level: arguments.log_level.clone(),
         ..SandboxOptions::default()
     };
-    start_runtime()?.block_on(run_sandbox(program, options.with_node(&arguments.node)?))
+    let options = options.with_node(&arguments.node)?.with_kinds(&arguments.kinds)?;
+    start_runtime()?.block_on(run_sandbox(program, options))
 }
 
 async fn run_sandbox(program: &Program, options: SandboxOptions) -> Result<(), Failure> {

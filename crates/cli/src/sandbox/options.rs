@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use aileron_kubekit::quantity::Quantity;
-use aileron_sandbox::NodeOptions;
-use anyhow::Context;
+use aileron_sandbox::{NodeOptions, Rules};
+use anyhow::{Context, anyhow};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use crate::arguments::{ConfigArguments, DEFAULT_NAME, NodeArguments};
+use crate::arguments::{ConfigArguments, DEFAULT_NAME, KindArguments, NodeArguments};
 use crate::failure::Failure;
 
 /// Where a sandbox keeps its objects and files.
@@ -54,6 +55,10 @@ pub struct SandboxOptions {
     pub python: Option<PathBuf>,
     /// The capacity of the node by resource name, where it differs from this machine.
     pub capacity: BTreeMap<String, Quantity>,
+    /// Kinds that are installed beside the built-in ones.
+    pub definitions: Vec<CustomResourceDefinition>,
+    /// Simulated operators beside the built-in ones. One for the same kind replaces the built-in one.
+    pub operators: Vec<Rules>,
     /// The executor's configuration.
     pub config: ExecutorConfig,
     /// Where log records go.
@@ -92,6 +97,24 @@ impl SandboxOptions {
             self.capacity.insert(name.to_owned(), amount);
         }
         Ok(self)
+    }
+
+    /// The same options with the kinds of a command line.
+    pub(crate) fn with_kinds(mut self, arguments: &KindArguments) -> Result<Self, Failure> {
+        for file in &arguments.definitions {
+            self.definitions.extend(read_file(file, "--crd", definitions)?);
+        }
+        for file in &arguments.operators {
+            self.operators.push(read_file(file, "--operator", |text| Ok(Rules::read(text)?))?);
+        }
+        Ok(self)
+    }
+
+    /// The rules of all simulated operators.
+    pub(super) fn rules(&self) -> Vec<Rules> {
+        let is_replaced = |rules: &Rules| self.operators.iter().any(|own| own.qualified() == rules.qualified());
+        let builtin = Rules::builtin().into_iter().filter(|rules| !is_replaced(rules));
+        builtin.chain(self.operators.iter().cloned()).collect()
     }
 
     /// The options of the node, with its files below `directory`.
@@ -148,6 +171,22 @@ fn existing_path(path: &Path, flag: &str) -> Result<PathBuf, Failure> {
     if path.exists() { Ok(path) } else { Err(Failure::Usage(format!("{flag}: {} does not exist", path.display()))) }
 }
 
+/// Reads a file of the command line.
+fn read_file<T>(path: &Path, flag: &str, read: impl FnOnce(&str) -> anyhow::Result<T>) -> Result<T, Failure> {
+    let text = std::fs::read_to_string(path).map_err(anyhow::Error::new);
+    text.and_then(|text| read(&text)).map_err(|error| Failure::Usage(format!("{flag}: {}: {error:#}", path.display())))
+}
+
+/// The definitions of a file. Objects of other kinds are refused: the sandbox would not create them.
+fn definitions(text: &str) -> anyhow::Result<Vec<CustomResourceDefinition>> {
+    let found: Vec<CustomResourceDefinition> =
+        serde_saphyr::from_multiple(text).map_err(|error| anyhow!("not a CustomResourceDefinition: {error}"))?;
+    if found.is_empty() {
+        return Err(anyhow!("there is no CustomResourceDefinition"));
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -174,6 +213,38 @@ mod tests {
             let error = SandboxOptions::default().with_node(&bad).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }
+    }
+
+    #[test]
+    fn own_kinds_are_read_from_files_and_mistakes_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let rules = "{group: ray.io, version: v1, kind: RayJob, plural: rayjobs, stages: [{name: a, after: 1s}]}";
+        let names = "{kind: Kettle, plural: kettles}";
+        let crd = format!(
+            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: kettles.k.org}}\n\
+             spec: {{group: k.org, names: {names}, scope: Namespaced, versions: []}}\n"
+        );
+        let good = KindArguments {
+            definitions: vec![file("crd.yaml", &format!("{crd}---\n{crd}"))],
+            operators: vec![file("ray.yaml", rules)],
+        };
+        let options = SandboxOptions::default().with_kinds(&good).unwrap();
+        assert_eq!(options.definitions.len(), 2);
+        let ray: Vec<_> = options.rules().into_iter().filter(|rules| rules.qualified() == "rayjobs.ray.io").collect();
+        assert_eq!((options.rules().len(), ray.len()), (Rules::builtin().len(), 1), "it replaces the built-in one");
+
+        let pod = file("pod.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}");
+        let wrong = KindArguments { definitions: vec![pod], ..KindArguments::default() };
+        let error = SandboxOptions::default().with_kinds(&wrong).unwrap_err().to_string();
+        assert!(error.contains("--crd: ") && error.contains("pod.yaml: not a CustomResourceDefinition"), "{error}");
+        let wrong = KindArguments { operators: vec![dir.path().join("none.yaml")], ..KindArguments::default() };
+        let error = SandboxOptions::default().with_kinds(&wrong).unwrap_err().to_string();
+        assert!(error.contains("none.yaml: No such file"), "{error}");
     }
 
     #[test]

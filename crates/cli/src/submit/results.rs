@@ -64,6 +64,18 @@ impl FinishedTask {
         }
     }
 
+    /// The value of one output of a task that succeeded, as JSON.
+    #[must_use]
+    pub fn output(&self, name: &str) -> Option<Value> {
+        map_to_json(self.outputs()?).get(name).cloned()
+    }
+
+    /// The number of attempts.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.followed.attempts
+    }
+
     /// Why the task did not succeed: its own error document, else the error in the status of the action.
     #[must_use]
     pub fn error(&self) -> Option<String> {

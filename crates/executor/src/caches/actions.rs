@@ -240,12 +240,14 @@ impl ActionStore {
         }
     }
 
-    /// Records that an action has ended and is labelled as such. Everything but its resource version is dropped, unless a
-    /// newer version is stored: the action is being deleted, and the answer to the write of the labels came late.
+    /// Records that an action has ended and is labelled as such. Everything but its resource version is dropped, unless the
+    /// action is stored again already, for its last round: it is being deleted, and the answer to the write of the labels
+    /// came late.
     pub fn ended(&self, key: &ActionKey, metadata: &ObjectMeta) {
         let written = version(metadata);
         if let Some(entry) = self.lock().entries.get_mut(key)
             && written >= entry.version
+            && !entry.known.is_in_last_round()
         {
             entry.version = written;
             entry.known = Known::Ended;
@@ -418,6 +420,21 @@ mod tests {
             Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
         assert!(store.observe(deleting));
         store.ended(&key(), &object("8", "").metadata);
+        assert!(store.get(&key()).is_some());
+    }
+
+    #[test]
+    fn a_late_answer_about_the_labels_of_a_deleted_action_does_not_drop_the_last_round() {
+        let store = ActionStore::default();
+        store.observe(object("5", "old"));
+        let mut labelled = object("9", "old");
+        labelled.metadata.deletion_timestamp =
+            Some(aileron_action::conditions::object_time(jiff::Timestamp::UNIX_EPOCH));
+        let ended = [(labels::TERMINATION_STATUS, labels::TERMINATED), (labels::COMPLETED_TIME, "2026-01-01.00-00")];
+        labelled.metadata.labels = Some(ended.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        let answer = labelled.metadata.clone();
+        assert!(store.observe(labelled), "the watch of ended actions shows it first");
+        store.ended(&key(), &answer);
         assert!(store.get(&key()).is_some());
     }
 

@@ -29,6 +29,7 @@ use crate::caches::pods::PodCache;
 use crate::cluster::Objects;
 use crate::cluster::kube::requests::api_error;
 use crate::cluster::listed::Listed;
+use crate::registry::panics::guarded;
 
 /// How often the caches are searched for objects to delete. The search costs no request, and no task waits for it.
 const SEARCH_EVERY: Duration = Duration::from_secs(2);
@@ -151,7 +152,7 @@ impl LeftBehind<'_> {
         if self.runs {
             return decide_running(ending);
         }
-        let ended = self.plugin.ended(self.object.as_ref()).await.ok().flatten();
+        let ended = guarded(self.plugin.ended(self.object.as_ref())).await.ok().flatten();
         decide(policy, ended.and_then(|ended| ended.at), ending)
     }
 }

@@ -39,6 +39,16 @@ impl PluginManager {
         unless_missing(result)
     }
 
+    /// Deletes the attempt's object, however its plugin stops objects: the attempt is started again under the same name, and
+    /// would otherwise adopt an object that was stopped.
+    pub(super) async fn delete(&self, task: &TaskContext, started: bool) -> Result<(), PluginError> {
+        let properties = self.plugin.properties();
+        let own = object_ref(task, self.plugin.kind(), &properties);
+        let ownership = Ownership::of(task, &properties, started);
+        let check = |found: &ObjectMeta| ownership.covers(found);
+        unless_missing(self.objects.delete(&own.kind, &own.namespace, &own.name, &check).await)
+    }
+
     /// Releases the attempt's object: removes the executor's finalizer, and deletes the object if so configured.
     ///
     /// # Differs from upstream

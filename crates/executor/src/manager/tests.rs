@@ -343,6 +343,19 @@ async fn an_attempt_is_stopped_in_the_way_its_plugin_wants() {
 }
 
 #[tokio::test]
+async fn the_object_of_an_attempt_that_starts_again_is_deleted_however_its_plugin_stops_objects() {
+    let cluster = Arc::new(Cluster::default());
+    let suspend = AbortBehavior::Patch { patch: json!({"spec": {"off": true}}), target: None, delete_on_error: false };
+    let manager = manager(&cluster, suspend);
+    let mut stored = StoredState::default();
+    round(&manager, &mut stored).await;
+    cluster.writes();
+    let task = kettle_task();
+    manager.discard(&CoreRequest::new(&task, &stored)).await.unwrap();
+    assert_eq!(cluster.writes(), ["delete Kettle run-a0-0"]);
+}
+
+#[tokio::test]
 async fn a_refused_patch_is_an_error_unless_the_plugin_wants_the_object_deleted() {
     let cluster = Arc::new(Cluster { refuses_patches: true, ..Cluster::default() });
     let abort = AbortBehavior::Patch { patch: json!({}), target: None, delete_on_error: false };

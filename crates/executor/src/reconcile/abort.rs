@@ -6,9 +6,10 @@ use aileron_action::metadata::MetadataError;
 use aileron_action::{Action, TaskActionStatus};
 use aileron_machinery::{CorePlugin, CoreRequest, PluginError, TaskContext};
 
-use super::plugin_call::{guarded, stored_state};
+use super::plugin_call::stored_state;
 use super::{ReconcileError, Reconciler, Wake, has_finalizer};
 use crate::registry::NoPlugin;
+use crate::registry::panics::guarded;
 
 /// What a round knows about an action that is being deleted. `P` is its plugin.
 struct AbortFacts<P> {

@@ -4,12 +4,12 @@
 mod tests;
 
 use aileron_action::Action;
-use aileron_machinery::{CorePlugin, CoreRequest};
+use aileron_machinery::{CorePlugin, CoreRequest, PluginError};
 
 use super::decide::{AfterSystemFailure, Decision, NextAttempt, ObjectStep, Record, SystemFailure};
-use super::plugin_call::guarded;
 use super::{ReconcileError, Wake};
 use crate::cluster::Actions;
+use crate::registry::panics::guarded;
 use crate::status_writer::StatusWriter;
 
 /// What a decision is carried out on.
@@ -39,7 +39,7 @@ impl Target<'_> {
             Decision::SystemFailure(failure) => {
                 let SystemFailure { warning, stop_object, then } = *failure;
                 if stop_object {
-                    self.stop_object().await;
+                    self.discard_object().await;
                 }
                 tracing::warn!(reason = warning, "the platform failed the task");
                 self.actions.warn(&self.action.object, "FailedPluginHandle", "HandlingPlugin", &warning).await;
@@ -87,11 +87,23 @@ impl Target<'_> {
     /// a relaunch waits for its name for ever.
     async fn stop_object(&self) {
         let Some(request) = self.request else { return };
-        let stopped = match guarded(self.plugin.abort(request)).await {
+        let stopped = guarded(self.plugin.abort(request)).await;
+        self.release_stopped(request, stopped).await;
+    }
+
+    /// Deletes the object of an attempt that is started again, however its plugin stops objects.
+    async fn discard_object(&self) {
+        let Some(request) = self.request else { return };
+        let discarded = guarded(self.plugin.discard(request)).await;
+        self.release_stopped(request, discarded).await;
+    }
+
+    async fn release_stopped(&self, request: &CoreRequest<'_>, stopped: Result<(), PluginError>) {
+        let released = match stopped {
             Ok(()) if request.task.platform.k8s.inject_finalizer => guarded(self.plugin.finalize(request)).await,
             stopped => stopped,
         };
-        if let Err(error) = stopped {
+        if let Err(error) = released {
             tracing::warn!(%error, "failed to stop the object of the failed attempt");
         }
     }

@@ -11,10 +11,11 @@ use super::decide::failure::without_task_context;
 use super::decide::{
     BeforePlugin, Decision, Facts, after_cache, after_cache_update, after_plugin, before_cache, before_plugin,
 };
-use super::plugin_call::{guarded, running_since, stored_state};
+use super::plugin_call::{running_since, stored_state};
 use super::plugin_condition::ChosenPlugin;
 use super::{ReconcileError, Reconciler, Wake};
 use crate::registry::Why;
+use crate::registry::panics::guarded;
 
 impl Reconciler {
     /// One round of an action that is valid and has our finalizer.

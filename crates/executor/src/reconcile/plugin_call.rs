@@ -1,25 +1,9 @@
-//! Calling a plugin: what it gets, and what protects the executor from it.
-
-use std::panic::AssertUnwindSafe;
+//! What a plugin gets from the status of its action.
 
 use aileron_action::TaskActionStatus;
 use aileron_action::conditions::reason;
-use aileron_machinery::{PluginError, StoredState};
-use futures::FutureExt;
+use aileron_machinery::StoredState;
 use jiff::Timestamp;
-
-/// Calls a plugin. A panic becomes an error of this one task.
-pub(super) async fn guarded<T>(call: impl Future<Output = Result<T, PluginError>>) -> Result<T, PluginError> {
-    match AssertUnwindSafe(call).catch_unwind().await {
-        Ok(result) => result,
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            metrics::counter!("aileron_plugin_panics_total").increment(1);
-            Err(PluginError::uncoded(format!("plugin panicked: {}", text.as_deref().unwrap_or("no message"))))
-        }
-    }
-}
 
 /// The state that the plugin stored in an earlier round.
 pub(super) fn stored_state(status: &TaskActionStatus) -> StoredState {
@@ -34,18 +18,9 @@ pub(super) fn running_since(status: &TaskActionStatus) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::panic)]
-
     use aileron_machinery::{PhaseInfo, TaskInfo};
 
     use super::*;
-
-    #[tokio::test]
-    async fn a_plugin_that_panics_fails_its_own_task_only() {
-        let result: Result<(), _> = guarded(async { panic!("index {} is out of range", 7) }).await;
-        assert_eq!(result.map_err(|error| error.to_string()), Err("plugin panicked: index 7 is out of range".into()));
-        assert!(guarded(async { Ok(1) }).await.is_ok_and(|answer| answer == 1));
-    }
 
     #[test]
     fn an_action_runs_since_its_last_history_entry_and_only_if_that_says_so() {

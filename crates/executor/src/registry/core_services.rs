@@ -34,6 +34,15 @@ impl ServicedPlugin {
     }
 }
 
+impl ServicedPlugin {
+    /// The action does not wait for a token any more.
+    fn stop_waiting(&self, request: &CoreRequest<'_>) {
+        if let Some(tokens) = &self.backends.manager.tokens {
+            tokens.pools.stop_waiting(&action_key(request.task));
+        }
+    }
+}
+
 #[async_trait]
 impl CorePlugin for ServicedPlugin {
     fn entry(&self) -> PluginEntry {
@@ -50,11 +59,15 @@ impl CorePlugin for ServicedPlugin {
     }
 
     async fn abort(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
-        if let Some(tokens) = &self.backends.manager.tokens {
-            tokens.pools.stop_waiting(&action_key(request.task));
-        }
+        self.stop_waiting(request);
         let services = ExecutorServices { task: request.task, backends: &self.backends };
         self.plugin.abort(&request.clone().with_services(&services)).await
+    }
+
+    async fn discard(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
+        self.stop_waiting(request);
+        let services = ExecutorServices { task: request.task, backends: &self.backends };
+        self.plugin.discard(&request.clone().with_services(&services)).await
     }
 
     async fn finalize(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {

@@ -15,6 +15,7 @@ use super::malformed::MalformedReports;
 use super::{Sink, WatchContext};
 use crate::caches::{Place, place, placed_version};
 use crate::cluster::listed::Malformed;
+use crate::registry::panics::guarded_now;
 
 pub use definitions::{NAME, run};
 
@@ -93,7 +94,8 @@ impl Sink<DynamicObject> for KindObjects {
         let metadata = object.metadata.clone();
         let place = place(&metadata);
         let decoded = serde_json::to_value(&object).map_err(|error| error.to_string());
-        match decoded.and_then(|value| self.plugin.decode(value).map_err(|error| error.to_string())) {
+        let decode = |value| guarded_now(|| self.plugin.decode(value)).map_err(|error| error.to_string());
+        match decoded.and_then(decode) {
             Ok(decoded) => {
                 let mut kinds = self.cx.caches.objects.write();
                 let kind = kinds.entry(self.kind.clone()).or_default();

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::kind::ObjectRef;
+use crate::TaskContext;
+use crate::pod::needs_inputs;
 
 /// How the plugin manager must treat a plugin's objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,13 +84,18 @@ impl Needs {
         Self::default()
     }
 
+    /// What [`build_pod`](crate::pod::build_pod) needs: the inputs, if arguments of the task refer to them.
+    pub fn of_pod(task: &TaskContext) -> Self {
+        Self::none().with_inputs_if(needs_inputs(task))
+    }
+
     /// Also the inputs.
     #[must_use]
     pub fn with_inputs(self) -> Self {
         self.with_inputs_if(true)
     }
 
-    /// Also the inputs, on a condition: usually [`needs_inputs(task)`](crate::pod::needs_inputs).
+    /// Also the inputs, on a condition.
     #[must_use]
     pub fn with_inputs_if(mut self, condition: bool) -> Self {
         self.inputs |= condition;

@@ -100,6 +100,12 @@ pub trait CorePlugin: Send + Sync {
     /// Stops the attempt. May be called more than once, also for an attempt that never started.
     async fn abort(&self, request: &CoreRequest<'_>) -> Result<(), PluginError>;
 
+    /// Removes what the attempt has started, because the same attempt is started again after a failure of the platform. May
+    /// be called more than once.
+    async fn discard(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
+        self.abort(request).await
+    }
+
     /// Frees what the attempt holds, after its end. May be called more than once.
     async fn finalize(&self, request: &CoreRequest<'_>) -> Result<(), PluginError>;
 }

@@ -26,9 +26,9 @@ pub trait K8sPlugin: Send + Sync + 'static {
         PluginProperties::default()
     }
 
-    /// What must be fetched for this task before the other methods are called.
-    fn needs(&self, _task: &TaskContext) -> Needs {
-        Needs::none()
+    /// What must be fetched for this task before the other methods are called. The default is what building a pod needs.
+    fn needs(&self, task: &TaskContext) -> Needs {
+        Needs::of_pod(task)
     }
 
     /// The token that the task must hold before its object is made. Operators of an installation can ask for tokens by task

@@ -4,7 +4,6 @@ mod build;
 mod phase;
 pub mod resource;
 
-use aileron_machinery::pod::needs_inputs;
 use aileron_machinery::{Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
 
 use crate::kubeflow::config::KubeflowConfig;
@@ -35,7 +34,7 @@ impl K8sPlugin for PyTorchPlugin {
     }
 
     fn needs(&self, task: &TaskContext) -> Needs {
-        Needs::none().with_inputs_if(needs_inputs(task)).with_pods()
+        Needs::of_pod(task).with_pods()
     }
 
     fn build(&self, task: &TaskContext) -> Result<PyTorchJob, PluginError> {

@@ -3,8 +3,7 @@
 mod build;
 pub mod resource;
 
-use aileron_machinery::pod::needs_inputs;
-use aileron_machinery::{Ended, K8sPlugin, Needs, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
+use aileron_machinery::{Ended, K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, TaskContext};
 
 use crate::kubeflow::config::KubeflowConfig;
 use crate::kubeflow::job::Job;
@@ -41,10 +40,6 @@ impl K8sPlugin for TensorFlowPlugin {
 
     fn entry(&self) -> PluginEntry {
         PluginEntry::new(TENSORFLOW, &[TENSORFLOW])
-    }
-
-    fn needs(&self, task: &TaskContext) -> Needs {
-        Needs::none().with_inputs_if(needs_inputs(task))
     }
 
     fn build(&self, task: &TaskContext) -> Result<TFJob, PluginError> {

@@ -383,7 +383,7 @@ pub const MUTATIONS: &[Mutation] = &[
         breaks: "a late answer about the end of an action drops its last round",
         edits: &[edit(
             "executor/src/caches/actions.rs",
-            "&& written >= entry.version\n        {\n            entry.version = written;",
+            "&& written >= entry.version\n            && !entry.known.is_in_last_round()\n        {\n            entry.version = written;",
             "{\n            entry.version = entry.version.max(written);",
         )],
     },

@@ -119,8 +119,7 @@ impl Actions for KubeActions {
         let labels: serde_json::Map<String, Value> =
             labels.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect();
         let _permit = self.writer.write_permit().await?;
-        let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
-        let metadata = self.patch_metadata(&key, &patch).await?;
+        let metadata = self.patch_metadata(&key, &labelling(&action.object.metadata, &labels)).await?;
         self.action_store.ended(&key, &metadata);
         Ok(())
     }
@@ -167,6 +166,12 @@ fn addition(known: &ObjectMeta) -> Value {
     }
 }
 
+/// A patch that adds labels. The API server refuses it for another action of the same name: a request may arrive late, and with
+/// the labels of an ended action that one would never be run.
+fn labelling(known: &ObjectMeta, labels: &serde_json::Map<String, Value>) -> Patch<Value> {
+    Patch::Merge(json!({"metadata": {"uid": known.uid, "labels": labels}}))
+}
+
 /// A patch that removes our finalizer and nothing else; `None` if there is none. An older executor may have added it twice.
 fn removal(known: &ObjectMeta) -> Option<Value> {
     let names = known.finalizers.as_deref().unwrap_or_default();
@@ -199,7 +204,7 @@ fn truncated(note: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
 
@@ -242,5 +247,8 @@ mod tests {
         let known = with(&[ACTION_FINALIZER]);
         let later = ObjectMeta { uid: Some("v".into()), ..known.clone() };
         assert_eq!(after(&later, &[removal(&known).unwrap()]), [ACTION_FINALIZER]);
+        // The API server compares the UID of a merge patch with that of the object.
+        let Patch::Merge(labels) = labelling(&known, &serde_json::Map::new()) else { panic!("a merge patch") };
+        assert_eq!(labels["metadata"]["uid"], "u");
     }
 }

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use super::KindObjects;
 use crate::caches::objects::ObjectCache;
 use crate::cluster::listed::{Listed, Malformed};
+use crate::registry::panics::guarded_now;
 use crate::watch::events::follow_kind;
 use crate::watch::missed::until_missed;
 use crate::watch::{PAGE, Sink, WatchContext};
@@ -335,8 +336,13 @@ async fn read_definition(
             Ok(definition) => {
                 let definition = definition.and_then(Listed::decoded);
                 for plugin in &readers {
-                    let facts = definition.as_ref().map(|definition| plugin.read_definition(definition));
-                    cache.set_definition(plugin.entry().id, facts);
+                    let read = |definition| guarded_now(|| Ok(plugin.read_definition(definition)));
+                    match definition.as_ref().map(read).transpose() {
+                        Ok(facts) => cache.set_definition(plugin.entry().id, facts),
+                        Err(error) => {
+                            tracing::error!(name, plugin = %plugin.entry().id, %error, "failed to read a definition");
+                        }
+                    }
                 }
                 return;
             }

@@ -1,0 +1,64 @@
+//! The files of `deploy/`.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use aileron::{Program, SandboxOptions};
+use aileron_machinery::serde_json::{Value, to_value};
+use aileron_plugin_batch::{BatchJob, BatchPlugin};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::discovery::ApiResource;
+use kube::discovery::Scope;
+use kube::{Client, CustomResourceExt};
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
+}
+
+fn documents(file: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(deploy().join(file)).unwrap();
+    serde_saphyr::from_multiple(&text).unwrap()
+}
+
+#[test]
+fn the_definition_is_that_of_the_resource() {
+    let [definition] = documents("crd.yaml").try_into().unwrap();
+    assert_eq!(definition, to_value(BatchJob::crd()).unwrap(), "run: make generate");
+}
+
+#[test]
+fn the_executor_may_do_with_the_kind_what_it_does_and_nothing_else() {
+    let objects = documents("executor-permissions.yaml");
+    let rules = &objects[0]["rules"];
+    assert_eq!(rules.as_array().unwrap().len(), 1);
+    assert_eq!(rules[0]["apiGroups"][0], BatchJob::crd().spec.group);
+    assert_eq!(rules[0]["resources"][0], BatchJob::crd().spec.names.plural);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_accepts_every_object() {
+    let program = Program::new().with_section(BatchPlugin::new);
+    let sandbox = program.start_sandbox(SandboxOptions::default()).await.unwrap();
+    let [kustomization] = documents("kustomization.yaml").try_into().unwrap();
+    for file in kustomization["resources"].as_array().unwrap() {
+        for object in documents(file.as_str().unwrap()) {
+            apply(sandbox.client(), object).await;
+        }
+    }
+    sandbox.stop().await.unwrap();
+}
+
+async fn apply(client: Client, object: Value) {
+    let object: DynamicObject = aileron_machinery::serde_json::from_value(object).unwrap();
+    let types = object.types.clone().unwrap();
+    let (kind, capabilities): (ApiResource, _) =
+        kube::discovery::pinned_kind(&client, &(&types).try_into().unwrap()).await.unwrap();
+    let namespace = object.metadata.namespace.clone().unwrap_or_default();
+    let api: Api<DynamicObject> = match capabilities.scope {
+        Scope::Cluster => Api::all_with(client, &kind),
+        Scope::Namespaced => Api::namespaced_with(client, &namespace, &kind),
+    };
+    let name = object.metadata.name.clone().unwrap();
+    let applied = api.patch(&name, &PatchParams::apply("deploy").force(), &Patch::Apply(&object)).await;
+    applied.unwrap_or_else(|error| panic!("{} {name}: {error}", types.kind));
+}
