@@ -1,6 +1,6 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test measure plugin-template repeat simulate mutations chaos soak demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
+.PHONY: help build test measure new-plugin repeat simulate mutations chaos soak demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
 
 CARGO ?= cargo
 PARITY := $(CARGO) run --locked --quiet --package aileron-parity --bin
@@ -16,12 +16,15 @@ test: toolchain control-plane ## Run all checks: formatting, lints, unit and pro
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) test --locked --workspace
-	$(MAKE) --no-print-directory plugin-template
+	$(MAKE) --no-print-directory new-plugin
 	$(MAKE) --no-print-directory measure
 
-# A workspace of its own, as a plugin author has it. Here it shares the compiled packages of this one.
-plugin-template: toolchain ## Run the tests and the demo of the plugin template: its commands, operator, deployment, Python package
-	$(MAKE) --no-print-directory -C examples/plugin-template CARGO="$(CARGO)" CARGO_TARGET_DIR="$(abspath target)" test demo
+# The copy is the template with other names, so its tests test the template too. It shares the compiled packages of this workspace.
+new-plugin: toolchain ## Write a plugin with `aileron new-plugin`, and run its tests and its demo
+	$(CARGO) build --locked --workspace --all-targets
+	rm -rf target/new-plugin
+	target/debug/aileron new-plugin tea-kettle --kind Kettle.kitchen.example.com/v2 --directory target/new-plugin
+	$(MAKE) --no-print-directory -C target/new-plugin CARGO="$(CARGO)" CARGO_TARGET_DIR="$(abspath target)" test demo
 
 # Suites that compare times, one after the other: beside others they would measure those.
 measure: toolchain control-plane ## Run the suites that measure: many tasks under quotas, on a sandbox and on a real API server

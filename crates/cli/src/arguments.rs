@@ -7,6 +7,7 @@ mod actions;
 pub mod config_flags;
 mod configuration;
 mod format;
+mod new_plugin;
 mod run;
 mod sandbox;
 mod submit;
@@ -20,6 +21,8 @@ pub use configuration::{ConfigArguments, ConfigCommand};
 pub use format::{
     DescriptionFormat, DocumentFormat, ExplainFormat, ListFormat, LogFormat, SubmitFormat, VersionFormat,
 };
+use new_plugin::NEW_PLUGIN_EXAMPLES;
+pub use new_plugin::NewPluginArguments;
 pub use run::{ClusterArguments, ListArguments, RunArguments};
 use run::{PLUGINS_EXAMPLES, POOLS_EXAMPLES, RUN_EXAMPLES};
 use sandbox::{DEMO_EXAMPLES, SANDBOX_EXAMPLES};
@@ -50,6 +53,9 @@ To understand it:
   aileron explain task.yaml            show where each field of the object comes from
   aileron plugins                      show which plugin runs which task type
   aileron pools                        show which tasks hold or wait for tokens
+
+To add a task type of your own:
+  aileron new-plugin kettle --kind Kettle.kitchen.example.org/v1
 
 Every configuration key can be given as a flag: --section.key VALUE.
 Exit codes: 0 success, 1 failure, 2 wrong command line or configuration, 128 + N stopped by signal N.";
@@ -112,6 +118,9 @@ pub enum Command {
     /// Print for each field of that object what set it, where the value comes from, and what was overridden
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArguments),
+    /// Write a new plugin with its own kind: a copy of the plugin template that builds, passes its tests and runs
+    #[command(after_help = NEW_PLUGIN_EXAMPLES)]
+    NewPlugin(NewPluginArguments),
     /// Print the CustomResourceDefinition of TaskAction
     Crd {
         /// Output format

@@ -9,6 +9,7 @@ mod explain;
 mod get;
 mod io;
 mod logs;
+mod new_plugin;
 mod plugins;
 mod pools;
 mod render;
@@ -42,6 +43,9 @@ pub fn execute(program: &Program, command: Command, overrides: Vec<(String, Stri
         Command::Pools(arguments) => pools::run(program, &arguments, overrides),
         Command::Render(arguments) => render::run(program, &arguments, overrides),
         Command::Explain(arguments) => explain::run(program, &arguments, overrides),
+        Command::NewPlugin(arguments) => {
+            without_overrides("new-plugin").and_then(|()| new_plugin::run(program.name(), &arguments))
+        }
         Command::Crd { output } => without_overrides("crd").and_then(|()| crd::run(output)),
         Command::Version { output } => without_overrides("version").and_then(|()| version::run(program, output)),
     }

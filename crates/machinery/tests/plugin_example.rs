@@ -1,8 +1,8 @@
-//! The plugin that `docs/plugins.md` explains, compiled and tested as a plugin author would do it. The page shows what
+//! The plugin that `docs/writing-a-plugin.md` explains, compiled and tested as a plugin author would do it. The page shows what
 //! stands between the two marks, and a test of `aileron-parity` keeps the two equal.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-// begin: docs/plugins.md
+// begin: docs/writing-a-plugin.md
 use aileron_machinery::k8s_openapi::api::core::v1::Pod;
 use aileron_machinery::pod::{PodOptions, build_pod, phase::task_phase};
 use aileron_machinery::serde::Deserialize;
@@ -39,9 +39,9 @@ impl K8sPlugin for Greeting {
         Ok(task_phase(cx, pod))
     }
 }
-// end: docs/plugins.md
+// end: docs/writing-a-plugin.md
 
-// begin test: docs/plugins.md
+// begin test: docs/writing-a-plugin.md
 mod tests {
     use aileron_machinery::serde_json::json;
     use aileron_machinery::testing::{exited, phase, running, task, variable};
@@ -71,4 +71,4 @@ mod tests {
         assert_eq!(phase(exited(&pod, 1)), Phase::RetryableFailure);
     }
 }
-// end test: docs/plugins.md
+// end test: docs/writing-a-plugin.md

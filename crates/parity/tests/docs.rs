@@ -124,7 +124,7 @@ fn every_plugin_has_a_page_with_its_kind_and_permissions() {
         .filter_map(|path| Some(path.strip_prefix("docs/plugins/")?.strip_suffix(".md")?.to_owned()))
         .collect();
     assert_eq!(pages, explained);
-    let index = read("docs/plugins.md");
+    let index = read("docs/writing-a-plugin.md");
     assert!(explained.iter().all(|name| index.contains(&format!("(plugins/{name}.md)"))));
 }
 
@@ -296,10 +296,13 @@ fn make_targets_that_pages_name_exist() {
 #[test]
 fn the_plugin_in_the_page_is_the_compiled_example() {
     let source = read("crates/machinery/tests/plugin_example.rs");
-    let page = read("docs/plugins.md");
+    let page = read("docs/writing-a-plugin.md");
     for part in ["", " test"] {
-        let (_, rest) = source.split_once(&format!("// begin{part}: docs/plugins.md\n")).unwrap();
-        let (code, _) = rest.split_once(&format!("// end{part}: docs/plugins.md\n")).unwrap();
-        assert!(page.contains(&format!("```rust\n{code}```\n")), "docs/plugins.md does not show this{part}:\n{code}");
+        let (_, rest) = source.split_once(&format!("// begin{part}: docs/writing-a-plugin.md\n")).unwrap();
+        let (code, _) = rest.split_once(&format!("// end{part}: docs/writing-a-plugin.md\n")).unwrap();
+        assert!(
+            page.contains(&format!("```rust\n{code}```\n")),
+            "docs/writing-a-plugin.md does not show this{part}:\n{code}"
+        );
     }
 }

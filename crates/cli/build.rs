@@ -1,0 +1,46 @@
+//! Packs the plugin template of this repository into the program, for `aileron new-plugin`.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+/// What builds leave in the folder of the template.
+const NOT_PART_OF_IT: [&str; 6] = ["target", ".venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"];
+
+fn main() -> io::Result<()> {
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../../examples/plugin-template");
+    let mut list = String::from("&[\n");
+    // Outside of this repository, as in a published package, there is no template.
+    if let Ok(root) = root.canonicalize() {
+        println!("cargo:rerun-if-changed={}", root.display());
+        for path in files(&root)? {
+            let is_executable = fs::metadata(&path)?.permissions().mode() & 0o100 != 0;
+            let name = path.strip_prefix(&root).unwrap_or(&path);
+            let _ = writeln!(
+                list,
+                "TemplateFile {{ path: {name:?}, is_executable: {is_executable}, content: include_str!({path:?}) }},"
+            );
+        }
+    }
+    list.push(']');
+    fs::write(Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("plugin_template.rs"), list)
+}
+
+fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if NOT_PART_OF_IT.contains(&name.as_str()) || name.ends_with(".egg-info") {
+            continue;
+        }
+        if path.is_dir() {
+            found.extend(files(&path)?);
+        } else {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
