@@ -28,7 +28,7 @@ pub struct NewPluginArguments {
     /// Plural of the kind in lower case, instead of the usual English one
     #[arg(long, value_name = "WORD")]
     pub plural: Option<String>,
-    /// Directory to write, instead of aileron-plugin-NAME
+    /// Directory to write. Without it a new one in the current directory, named after the plugin
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
 }

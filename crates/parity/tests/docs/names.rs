@@ -39,6 +39,7 @@ fn source_files_that_pages_name_exist() {
     for member in members(&root()).unwrap() {
         rust_files(&member.folder, &mut files);
     }
+    rust_files(&root().join("examples/plugin-template/src"), &mut files);
     let files: Vec<String> = files.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     let exists = |path: &str| {
         let from_root = root().join(path).exists() || root().join("crates").join(path).exists();
