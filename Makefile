@@ -24,7 +24,8 @@ new-plugin: toolchain ## Write a plugin with `aileron new-plugin`, and run its t
 	$(CARGO) build --locked --workspace --all-targets
 	rm -rf target/new-plugin
 	target/debug/aileron new-plugin tea-kettle --kind Kettle.kitchen.example.com/v2 --directory target/new-plugin
-	$(MAKE) --no-print-directory -C target/new-plugin CARGO="$(CARGO)" CARGO_TARGET_DIR="$(abspath target)" test demo
+	$(MAKE) --no-print-directory -C target/new-plugin CARGO="$(CARGO)" CARGO_TARGET_DIR="$(abspath target)" \
+		VENV="$(abspath .cache/new-plugin-venv)" test demo
 
 # Suites that compare times, one after the other: beside others they would measure those.
 measure: toolchain control-plane ## Run the suites that measure: many tasks under quotas, on a sandbox and on a real API server

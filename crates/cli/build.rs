@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// What builds leave in the folder of the template.
-const NOT_PART_OF_IT: [&str; 6] = ["target", ".venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"];
+const IGNORED_NAMES: [&str; 2] = ["target", "__pycache__"];
+/// The hidden files that belong to the template. Others are those of editors and tools.
+const HIDDEN_PARTS: [&str; 3] = [".github", ".gitignore", ".dockerignore"];
 
 fn main() -> io::Result<()> {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../../examples/plugin-template");
     let mut list = String::from("&[\n");
     // Outside of this repository, as in a published package, there is no template.
     if let Ok(root) = root.canonicalize() {
-        println!("cargo:rerun-if-changed={}", root.display());
         for path in files(&root)? {
+            println!("cargo:rerun-if-changed={}", path.display());
             let is_executable = fs::metadata(&path)?.permissions().mode() & 0o100 != 0;
             let name = path.strip_prefix(&root).unwrap_or(&path);
             let _ = writeln!(
@@ -32,7 +34,8 @@ fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if NOT_PART_OF_IT.contains(&name.as_str()) || name.ends_with(".egg-info") {
+        let is_hidden = name.starts_with('.') && !HIDDEN_PARTS.contains(&name.as_str());
+        if is_hidden || IGNORED_NAMES.contains(&name.as_str()) || name.ends_with(".egg-info") {
             continue;
         }
         if path.is_dir() {

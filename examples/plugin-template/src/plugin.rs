@@ -45,7 +45,11 @@ impl K8sPlugin for BatchPlugin {
             metadata: Some(pod_template::metadata(task, pod.metadata)),
             spec: Some(pod.spec),
         };
-        let parallelism = settings.parallelism.max(1);
+        let (parallelism, most) = (settings.parallelism.max(1), self.config.max_parallelism);
+        if parallelism > most {
+            let message = format!("custom: parallelism is {parallelism}, and this installation allows at most {most}");
+            return Err(PluginError::bad_task_specification(message));
+        }
         Ok(BatchJob::new("", BatchJobSpec { queue, parallelism, suspend: false, template }))
     }
 
@@ -106,6 +110,14 @@ mod tests {
             job.status = Some(BatchJobStatus { phase: state.into(), message: "m".into() });
             assert_eq!(phase(&plugin, &task, &job).phase(), expected, "{state}");
         }
+    }
+
+    #[test]
+    fn more_pods_than_the_installation_allows_are_refused() {
+        let plugin = BatchPlugin::new(BatchConfig { max_parallelism: 8, ..BatchConfig::default() });
+        assert!(plugin.build(&task("batch", &json!({"parallelism": 8}))).is_ok());
+        let error = plugin.build(&task("batch", &json!({"parallelism": 9}))).unwrap_err();
+        assert_eq!(error.non_retryable_code(), Some("BadTaskSpecification"));
     }
 
     #[test]

@@ -12,11 +12,13 @@ use aileron_machinery::{PluginSection, SectionProblem};
 pub struct BatchConfig {
     /// The queue of tasks that name none.
     pub default_queue: String,
+    /// The most pods that a task may ask for.
+    pub max_parallelism: u32,
 }
 
 impl Default for BatchConfig {
     fn default() -> Self {
-        Self { default_queue: "standard".to_owned() }
+        Self { default_queue: "standard".to_owned(), max_parallelism: 100 }
     }
 }
 

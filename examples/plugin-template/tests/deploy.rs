@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use aileron::{Program, SandboxOptions};
-use aileron_machinery::serde_json::{Value, to_value};
+use aileron_machinery::serde_json::{Value, json, to_value};
 use aileron_plugin_batch::{BatchJob, BatchPlugin};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::discovery::ApiResource;
@@ -29,10 +29,9 @@ fn the_definition_is_that_of_the_resource() {
 #[test]
 fn the_executor_may_do_with_the_kind_what_it_does_and_nothing_else() {
     let objects = documents("executor-permissions.yaml");
-    let rules = &objects[0]["rules"];
-    assert_eq!(rules.as_array().unwrap().len(), 1);
-    assert_eq!(rules[0]["apiGroups"][0], BatchJob::crd().spec.group);
-    assert_eq!(rules[0]["resources"][0], BatchJob::crd().spec.names.plural);
+    let (group, plural) = (BatchJob::crd().spec.group, BatchJob::crd().spec.names.plural);
+    let verbs = ["get", "list", "watch", "create", "patch", "delete"];
+    assert_eq!(objects[0]["rules"], json!([{"apiGroups": [group], "resources": [plural], "verbs": verbs}]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

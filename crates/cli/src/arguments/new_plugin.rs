@@ -28,6 +28,9 @@ pub struct NewPluginArguments {
     /// Plural of the kind in lower case, instead of the usual English one
     #[arg(long, value_name = "WORD")]
     pub plural: Option<String>,
+    /// Aileron's repository, for the crates that the plugin uses. Without it the one that this program was built in
+    #[arg(long, value_name = "DIR")]
+    pub repository: Option<PathBuf>,
     /// Directory to write. Without it a new one in the current directory, named after the plugin
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,

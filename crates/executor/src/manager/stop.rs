@@ -40,10 +40,14 @@ impl PluginManager {
     }
 
     /// Deletes the attempt's object, however its plugin stops objects: the attempt is started again under the same name, and
-    /// would otherwise adopt an object that was stopped.
+    /// would otherwise adopt an object that was stopped. An object that the plugin names instead is stopped first.
     pub(super) async fn delete(&self, task: &TaskContext, started: bool) -> Result<(), PluginError> {
         let properties = self.plugin.properties();
         let own = object_ref(task, self.plugin.kind(), &properties);
+        let behavior = self.plugin.on_abort(self.with_definition(task).as_ref(), &own).await?;
+        if !plan_stop(&own, behavior).is_own {
+            self.stop(task, started).await?;
+        }
         let ownership = Ownership::of(task, &properties, started);
         let check = |found: &ObjectMeta| ownership.covers(found);
         unless_missing(self.objects.delete(&own.kind, &own.namespace, &own.name, &check).await)

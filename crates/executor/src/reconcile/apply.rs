@@ -38,8 +38,10 @@ impl Target<'_> {
             }
             Decision::SystemFailure(failure) => {
                 let SystemFailure { warning, stop_object, then } = *failure;
-                if stop_object {
-                    self.discard_object().await;
+                match then {
+                    AfterSystemFailure::TryAgain { .. } if stop_object => self.discard_object().await,
+                    AfterSystemFailure::Fail(_) if stop_object => self.stop_object().await,
+                    AfterSystemFailure::TryAgain { .. } | AfterSystemFailure::Fail(_) => {}
                 }
                 tracing::warn!(reason = warning, "the platform failed the task");
                 self.actions.warn(&self.action.object, "FailedPluginHandle", "HandlingPlugin", &warning).await;

@@ -1,4 +1,4 @@
-//! Panics of plugins: each becomes an error of the call, so that a plugin harms only its own tasks.
+//! Panics of plugins: each becomes an error of the call, so that it fails only the task of that call.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -16,6 +16,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, ResourceExt};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Bench, Logs, POLL_INTERVAL, Progress, Task, WAIT_TIMEOUT};
@@ -54,6 +55,8 @@ pub struct Observation {
 pub struct Observations {
     seen: Arc<Mutex<Vec<Observation>>>,
     deleted: Arc<Mutex<Vec<TaskAction>>>,
+    /// Whether the watch has listed what was there at its begin.
+    ready: watch::Receiver<bool>,
     _stop: DropGuard,
 }
 
@@ -277,6 +280,7 @@ impl<'a> Space<'a> {
     /// Watches the actions of the namespace from now on.
     pub fn observe(&self) -> Observations {
         let (seen, deleted) = (Arc::<Mutex<Vec<Observation>>>::default(), Arc::<Mutex<Vec<TaskAction>>>::default());
+        let (is_ready, ready) = watch::channel(false);
         let stop = CancellationToken::new();
         let (actions, states, ends) = (self.actions.clone(), Arc::clone(&seen), Arc::clone(&deleted));
         let follow = async move {
@@ -291,12 +295,15 @@ impl<'a> Space<'a> {
                     Ok(Event::Delete(action)) => {
                         ends.lock().unwrap_or_else(PoisonError::into_inner).push(action);
                     }
-                    Ok(Event::Init | Event::InitDone) | Err(_) => {}
+                    Ok(Event::InitDone) => {
+                        is_ready.send_replace(true);
+                    }
+                    Ok(Event::Init) | Err(_) => {}
                 }
             }
         };
         tokio::spawn(stop.clone().run_until_cancelled_owned(follow));
-        Observations { seen, deleted, _stop: stop.drop_guard() }
+        Observations { seen, deleted, ready, _stop: stop.drop_guard() }
     }
 
     /// The API server of this namespace.
@@ -358,6 +365,15 @@ impl Observations {
     pub fn of(&self, name: &str) -> Vec<Observation> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.iter().filter(|observation| observation.action.name_any() == name).cloned().collect()
+    }
+
+    /// Waits until the watch follows every change.
+    ///
+    /// # Errors
+    /// The watch has ended.
+    pub async fn until_ready(&self) -> Result<()> {
+        self.ready.clone().wait_for(|is_ready| *is_ready).await?;
+        Ok(())
     }
 
     /// Waits until the watch shows that an action is gone. Returns its last state.

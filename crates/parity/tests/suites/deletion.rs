@@ -57,6 +57,7 @@ async fn a_deletion_at_any_moment_leaves_nothing_behind(on: Server) -> Result<()
     const TASKS: u64 = 60;
     let space = on.shared().await?.space("any-moment").await?;
     let seen = space.observe();
+    seen.until_ready().await?;
     let deletions = (0..TASKS).map(|number| {
         let (space, seen) = (&space, &seen);
         async move {

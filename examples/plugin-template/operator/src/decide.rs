@@ -21,11 +21,12 @@ pub struct Decision {
 pub fn decide(job: &BatchJob, pods: &[Pod]) -> Decision {
     let before = job.status.clone().unwrap_or_default();
     let has_ended = ["Succeeded", "Failed"].contains(&before.phase.as_str());
-    if has_ended || job.metadata.deletion_timestamp.is_some() {
+    if job.metadata.deletion_timestamp.is_some() {
         return Decision::nothing();
     }
-    if job.spec.suspend {
-        let running = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    if job.spec.suspend || has_ended {
+        // The pods of a failed job that still run. Pods that have ended stay, with their logs.
+        let running = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_finished(pod));
         return Decision { delete: running.map(ResourceExt::name_any).collect(), ..Decision::nothing() };
     }
     let names = (0..job.spec.parallelism).map(|number| format!("{}-{number}", job.name_any()));
@@ -39,6 +40,11 @@ impl Decision {
     fn nothing() -> Self {
         Self { create: Vec::new(), delete: Vec::new(), status: None }
     }
+}
+
+fn is_finished(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 fn status(job: &BatchJob, pods: &[Pod]) -> BatchJobStatus {
@@ -125,9 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_job_needs_nothing() {
-        let mut job = job(2);
+    fn the_pods_of_a_failed_job_are_stopped_and_those_that_have_ended_stay() {
+        let mut job = job(3);
         job.status = Some(BatchJobStatus { phase: "Failed".to_owned(), message: "m".to_owned() });
+        let expected = Decision { delete: vec!["j-1".to_owned()], ..Decision::nothing() };
+        assert_eq!(decide(&job, &pods(&["Failed", "Running", "Succeeded"])), expected);
         assert_eq!(decide(&job, &[]), Decision::nothing());
     }
 
@@ -136,6 +144,6 @@ mod tests {
         let mut job = job(2);
         job.spec.suspend = true;
         let expected = Decision { delete: vec!["j-0".to_owned()], ..Decision::nothing() };
-        assert_eq!(decide(&job, &pods(&["Running"])), expected);
+        assert_eq!(decide(&job, &pods(&["Running", "Succeeded"])), expected);
     }
 }

@@ -34,7 +34,7 @@ pub async fn run(client: Client) {
         .run(reconcile, |_, _, _| Action::requeue(RETRY_AFTER), Arc::new(client))
         .for_each(|outcome| async move {
             if let Err(error) = outcome {
-                tracing::warn!(%error, "a job was not brought forward; retrying");
+                tracing::warn!(%error, "a request for a BatchJob failed; retrying");
             }
         })
         .await;
@@ -42,13 +42,13 @@ pub async fn run(client: Client) {
 
 async fn reconcile(job: Arc<BatchJob>, client: Arc<Client>) -> Result<Action, Error> {
     let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
-    match bring_forward(&job, &namespace, &name, &client).await {
+    match reconcile_job(&job, &namespace, &name, &client).await {
         Ok(()) => Ok(Action::await_change()),
         Err(source) => Err(Error::Request { namespace, name, source }),
     }
 }
 
-async fn bring_forward(job: &BatchJob, namespace: &str, name: &str, client: &Client) -> kube::Result<()> {
+async fn reconcile_job(job: &BatchJob, namespace: &str, name: &str, client: &Client) -> kube::Result<()> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let all = pods.list(&ListParams::default()).await?.items;
     let own = |pod: &Pod| pod.owner_references().iter().any(|owner| Some(&owner.uid) == job.metadata.uid.as_ref());
@@ -62,7 +62,7 @@ async fn bring_forward(job: &BatchJob, namespace: &str, name: &str, client: &Cli
     }
     for pod in create {
         match pods.create(&PostParams::default(), &pod).await {
-            // The list was a moment too old.
+            // Another round has created this pod since the list.
             Err(kube::Error::Api(refused)) if refused.code == 409 => {}
             created => drop(created?),
         }

@@ -15,6 +15,59 @@ pub struct Names {
     version: String,
 }
 
+/// Names that the copy cannot use: keywords of its languages, and sections and plugins that exist.
+const RESERVED: [&str; 49] = [
+    "and",
+    "as",
+    "assert",
+    "async",
+    "await",
+    "batch-operator",
+    "break",
+    "class",
+    "const",
+    "container",
+    "continue",
+    "crate",
+    "dask",
+    "def",
+    "del",
+    "dyn",
+    "enum",
+    "except",
+    "extern",
+    "fn",
+    "for",
+    "from",
+    "global",
+    "if",
+    "impl",
+    "import",
+    "in",
+    "is",
+    "k8s",
+    "lambda",
+    "logs",
+    "loop",
+    "mod",
+    "mpi",
+    "operator",
+    "pass",
+    "plugin",
+    "pod",
+    "pytorch",
+    "ray",
+    "return",
+    "spark",
+    "static",
+    "struct",
+    "tensorflow",
+    "trait",
+    "type",
+    "use",
+    "while",
+];
+
 impl Names {
     /// Reads the name of a plugin and `Kind.group/version`. The error says what is wrong.
     pub fn new(name: &str, kind: &str, plural: Option<&str>) -> Result<Self, String> {
@@ -25,6 +78,12 @@ impl Names {
             return Err(format!(
                 "{name:?} is not a name for a plugin: use lower-case words, such as kettle or tea-kettle"
             ));
+        }
+        if let Some(word) = name.split('-').find(|word| word.len() == 1) {
+            return Err(format!("{name:?} is not a name for a plugin: {word:?} is too short for a word"));
+        }
+        if RESERVED.contains(&name) {
+            return Err(format!("{name:?} is a word of Rust, Python or the configuration: choose another name"));
         }
         let wrong = || format!("--kind {kind}: write Kind.group/version, such as Kettle.kitchen.example.org/v1");
         let (kind_name, rest) = kind.split_once('.').ok_or_else(wrong)?;
@@ -130,6 +189,9 @@ mod tests {
             ("Kettle", "Kettle.k.org/v1", "\"Kettle\" is not a name"),
             ("kettle-", "Kettle.k.org/v1", "is not a name"),
             ("9kettles", "Kettle.k.org/v1", "is not a name"),
+            ("a-kettle", "Kettle.k.org/v1", "too short"),
+            ("class", "Kettle.k.org/v1", "choose another name"),
+            ("spark", "Kettle.k.org/v1", "choose another name"),
             ("kettle", "Kettle", "write Kind.group/version"),
             ("kettle", "kettle.k.org/v1", "write Kind.group/version"),
             ("kettle", "Kettle.k.org", "write Kind.group/version"),
@@ -143,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_plural_is_the_usual_one_unless_another_is_given() {
-        let plural = |kind: &str, given| Names::new("k", &format!("{kind}.k.org/v1"), given).unwrap().plural;
+        let plural = |kind: &str, given| Names::new("kettle", &format!("{kind}.k.org/v1"), given).unwrap().plural;
         assert_eq!(plural("Kettle", None), "kettles");
         assert_eq!(plural("Batch", None), "batches");
         assert_eq!(plural("Query", None), "queries");

@@ -26,7 +26,7 @@ class Batch:
     queue: str | None = None
 
     def __post_init__(self) -> None:
-        # Here the author of the task sees the mistake at once. The plugin checks again, because it trusts no template.
+        # Here the author of the task sees the mistake at once. The plugin checks what must not reach the cluster.
         if self.parallelism < 1:
             raise ValueError(f"Batch.parallelism must be at least 1, got {self.parallelism}")
 
