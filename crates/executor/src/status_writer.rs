@@ -135,17 +135,22 @@ impl StatusWriter {
     pub async fn write_now(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
         let key = ActionKey::of(&action.object.metadata);
         let slot = self.actions.write_slot().await?;
-        let written = self.store.as_ref().and_then(|store| store.written_status(&key));
         // The version that the round saw, not the latest one: what came since may contradict its decision.
-        let written = Written::new(written.unwrap_or_else(|| action.status()), version(&action.object.metadata));
+        let written = Written::new(self.written_status(&key, action), version(&action.object.metadata));
         self.send(&key, &written, status, &slot).await
+    }
+
+    /// The status that the API server has, as far as is known.
+    fn written_status(&self, key: &ActionKey, action: &Action) -> TaskActionStatus {
+        let written = self.store.as_ref().and_then(|store| store.written_status(key));
+        written.unwrap_or_else(|| action.status())
     }
 
     /// Writes the status of an action whose end was reported, also over metadata that changed since the round began. Without
     /// this status, the next round would report an abort after the end if the change was a deletion.
     async fn write_end(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
         let key = ActionKey::of(&action.object.metadata);
-        let known = self.store.as_ref().and_then(|store| store.written_status(&key)).unwrap_or_else(|| action.status());
+        let known = self.written_status(&key, action);
         let mut answer = self.write_now(action, status).await;
         for _ in 0..WRITES_OVER_NEW_METADATA {
             if !answer.as_ref().is_err_and(ApiError::is_conflict) {

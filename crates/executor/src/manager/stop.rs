@@ -4,7 +4,7 @@ mod plan;
 
 use aileron_action::object_identity::{OBJECT_FINALIZER, Ownership, object_ref};
 use aileron_kubekit::ApiError;
-use aileron_machinery::{PluginError, TaskContext};
+use aileron_machinery::{ObjectRef, PluginError, TaskContext};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use self::plan::{StopPlan, StopRequest, plan_release, plan_stop};
@@ -18,11 +18,20 @@ impl PluginManager {
     ///
     /// An object of that name which does not belong to the attempt is left alone; upstream deletes by name.
     pub(super) async fn stop(&self, task: &TaskContext, started: bool) -> Result<(), PluginError> {
-        let properties = self.plugin.properties();
-        let own = object_ref(task, self.plugin.kind(), &properties);
+        let plan = self.plan(task).await?;
+        self.carry_out(task, started, plan).await
+    }
+
+    /// How the plugin wants the attempt to be stopped.
+    async fn plan(&self, task: &TaskContext) -> Result<StopPlan, PluginError> {
+        let own = object_ref(task, self.plugin.kind(), &self.plugin.properties());
         let behavior = self.plugin.on_abort(self.with_definition(task).as_ref(), &own).await?;
-        let StopPlan { target, is_own, request } = plan_stop(&own, behavior);
-        let ownership = Ownership::of(task, &properties, started);
+        Ok(plan_stop(&own, behavior))
+    }
+
+    async fn carry_out(&self, task: &TaskContext, started: bool, plan: StopPlan) -> Result<(), PluginError> {
+        let StopPlan { target, is_own, request } = plan;
+        let ownership = Ownership::of(task, &self.plugin.properties(), started);
         let check = |found: &ObjectMeta| !is_own || ownership.covers(found);
         let (kind, namespace, name) = (&target.kind, target.namespace.as_str(), target.name.as_str());
         let result = match request {
@@ -42,13 +51,16 @@ impl PluginManager {
     /// Deletes the attempt's object, however its plugin stops objects: the attempt is started again under the same name, and
     /// would otherwise adopt an object that was stopped. An object that the plugin names instead is stopped first.
     pub(super) async fn delete(&self, task: &TaskContext, started: bool) -> Result<(), PluginError> {
+        let plan = self.plan(task).await?;
+        if !plan.is_own {
+            self.carry_out(task, started, plan).await?;
+        }
         let properties = self.plugin.properties();
         let own = object_ref(task, self.plugin.kind(), &properties);
-        let behavior = self.plugin.on_abort(self.with_definition(task).as_ref(), &own).await?;
-        if !plan_stop(&own, behavior).is_own {
-            self.stop(task, started).await?;
-        }
-        let ownership = Ownership::of(task, &properties, started);
+        self.delete_own(&own, &Ownership::of(task, &properties, started)).await
+    }
+
+    async fn delete_own(&self, own: &ObjectRef, ownership: &Ownership<'_>) -> Result<(), PluginError> {
         let check = |found: &ObjectMeta| ownership.covers(found);
         unless_missing(self.objects.delete(&own.kind, &own.namespace, &own.name, &check).await)
     }
@@ -76,8 +88,7 @@ impl PluginManager {
             }
         }
         if plan.delete {
-            let check = |found: &ObjectMeta| ownership.covers(found);
-            return unless_missing(self.objects.delete(&own.kind, &own.namespace, &own.name, &check).await);
+            return self.delete_own(&own, &ownership).await;
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl WatchContext {
         }
     }
 
-    /// Stores that the cluster serves a kind, and wakes whoever may have waited for it.
+    /// Stores that the cluster serves a kind, and wakes all actions, because some may wait for it.
     fn kind_is_served(&self, kind: &ResourceKind) {
         if self.caches.objects.learn(kind, Served::Yes) {
             self.wake_all_actions();
