@@ -1,6 +1,6 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test measure new-plugin repeat simulate mutations chaos soak demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
+.PHONY: help build test measure new-plugin repeat simulate mutations chaos soak package publish-check demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
 
 CARGO ?= cargo
 PARITY := $(CARGO) run --locked --quiet --package aileron-parity --bin
@@ -16,8 +16,17 @@ test: toolchain control-plane ## Run all checks: formatting, lints, unit and pro
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) test --locked --workspace
+	$(MAKE) --no-print-directory docs
+	$(MAKE) --no-print-directory package
 	$(MAKE) --no-print-directory new-plugin
 	$(MAKE) --no-print-directory measure
+
+package: toolchain ## Pack every crate that is published, without building what was packed
+	$(CARGO) package --locked --workspace --exclude aileron-parity --exclude aileron-simulator --exclude aileron-fuzz-targets --no-verify --allow-dirty --quiet
+
+# Builds each packed crate by itself: a file or a dependency that a package lacks is noticed only then.
+publish-check: toolchain ## Do everything that publishing does, except for the upload (about ten minutes; needs a clean checkout)
+	$(CARGO) publish --locked --workspace --dry-run
 
 # The copy is the template with other names, so its tests test the template too. It shares the compiled packages of this workspace.
 new-plugin: toolchain ## Write a plugin with `aileron new-plugin`, and run its tests and its demo
@@ -62,10 +71,11 @@ vectors: toolchain ## Compare with recorded vectors: make vectors DIR=<folder> [
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=<folder> [ONLY=<family>[/<plugin>][,..]] [OUT=<folder>]" >&2; exit 2; }
 	$(PARITY) vectors -- --dir "$(DIR)" $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)")
 
-# Two calls: the second may be in another place, where KUBEBUILDER_ASSETS holds the first two.
-control-plane: ## Find or build the kube-apiserver, etcd and kube-controller-manager of the tests (built once, about 7 minutes)
+# Several calls: the second may be in another place, where KUBEBUILDER_ASSETS holds the first two.
+control-plane: ## Find or build the kube-apiserver, etcd, kube-controller-manager and helm of the tests (built once, about 9 minutes)
 	@crates/parity/apiserver/build etcd kube-apiserver
 	@crates/parity/apiserver/build kube-controller-manager
+	@crates/parity/helm/build
 
 # rustup installs what rust-toolchain.toml names by itself.
 toolchain:
@@ -106,7 +116,7 @@ lint: ## Check formatting and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
-docs: ## Build the API documentation
+docs: ## Build the API documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
 clean: ## Remove what was built here (the control plane stays in its cache)

@@ -37,6 +37,8 @@ pub struct MetadataSettings {
     pub default_service_account: String,
     /// `executor.maxSystemFailures`: after so many failures of the platform the next one ends the action; 0 if unknown.
     pub max_system_failures: u32,
+    /// `tasks.resource-limits`: the bounds of what containers request and use.
+    pub platform_resources: ResourceRequirements,
 }
 
 /// The action cannot be turned into a task.
@@ -111,7 +113,7 @@ pub fn task_metadata(action: &Action, settings: &MetadataSettings) -> Result<Tas
         security_context,
         console_url: String::new(),
         overrides: template.map(|template| overrides(template)).unwrap_or_default(),
-        platform_resources: ResourceRequirements::default(),
+        platform_resources: settings.platform_resources.clone(),
     })
 }
 

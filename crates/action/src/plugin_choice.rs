@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use aileron_machinery::{PluginEntry, PluginSet, ResourceKind};
 
 pub use choice::{Choice, NoPlugin, Why};
-pub use rules::{OnMissing, RegistryError, RegistryRules, RuleFor, UnknownTaskTypes};
+pub use rules::{OnMissing, RegistryError, RegistryRules, RuleFor, RuleProblem, UnknownTaskTypes};
 pub use served::{MissingKind, Served, ServedKinds, missing_kind};
 
 /// One plugin, as it is listed.
@@ -41,7 +41,7 @@ pub struct PluginList {
     rules_for: Vec<ResolvedRule>,
     unknown: UnknownTaskTypes,
     default: Option<usize>,
-    suspicious_rules: Vec<String>,
+    suspicious_rules: Vec<RuleProblem>,
     warnings: Vec<String>,
 }
 
@@ -60,10 +60,8 @@ impl PluginList {
     ///
     /// Where two plugins serve one task type the later wins, with a warning. Mirrors `Registry.Initialize`.
     ///
-    /// # Differs from upstream
-    ///
-    /// If a rule names a plugin that does not exist or is not enabled, the executor does not start. Upstream only logs
-    /// a warning, and the tasks run with another plugin.
+    /// # Errors
+    /// All rules that cannot be followed.
     pub fn new(plugins: &PluginSet, rules: &RegistryRules) -> Result<Self, RegistryError> {
         let managed = plugins.k8s().iter().map(|plugin| (plugin.entry(), Some(plugin.kind())));
         let direct = plugins.core().iter().map(|plugin| (plugin.entry(), None));
@@ -77,17 +75,17 @@ impl PluginList {
                 kind,
             })
             .collect();
-        let suspicious_rules = rules.check(&plugins)?;
+        let mut check = rules.check(&plugins);
 
         let mut list = Self {
             plugins,
             by_type: BTreeMap::new(),
-            ruled: rules.default_for_task_types.keys().cloned().collect(),
+            ruled: BTreeSet::new(),
             rules_for: Vec::new(),
             unknown: rules.unknown_task_types,
             default: None,
             warnings: Vec::new(),
-            suspicious_rules,
+            suspicious_rules: Vec::new(),
         };
         for index in 0..list.plugins.len() {
             if list.plugins[index].enabled {
@@ -97,11 +95,17 @@ impl PluginList {
         for (task_type, id) in &rules.default_for_task_types {
             if let Some(index) = list.usable(id) {
                 list.by_type.insert(task_type.clone(), index);
+                list.ruled.insert(task_type.clone());
             }
         }
         list.rules_for = rules.rules_for.iter().map(|rule| list.resolved(rule)).collect();
-        let suspicious = list.check_pools(&rules.pooled)?;
-        list.suspicious_rules.extend(suspicious);
+        let pools = list.check_pools(&rules.pooled);
+        check.errors.extend(pools.errors);
+        if !check.errors.is_empty() {
+            return Err(RegistryError(check.errors));
+        }
+        list.suspicious_rules = check.suspicious.into_iter().map(|rule| list.with_outcome(rule)).collect();
+        list.suspicious_rules.extend(pools.suspicious);
         for (task_type, index) in &list.by_type {
             list.plugins[*index].serves.push(task_type.clone());
         }
@@ -109,6 +113,22 @@ impl PluginList {
             list.plugins[index].is_default = true;
         }
         Ok(list)
+    }
+
+    /// Adds to a rule for a task type that is not followed what happens to these tasks.
+    fn with_outcome(&self, mut rule: RuleProblem) -> RuleProblem {
+        let task_type = match rule.path.as_slice() {
+            [.., key, task_type] if key == "default-for-task-types" => task_type,
+            _ => return rule,
+        };
+        if rule.names_foreign_plugin {
+            let outcome = match self.choose(task_type, "", "") {
+                Ok(choice) => format!("go to plugin {:?}", self.plugins[choice.index].entry.id),
+                Err(error) => format!("fail: {error}"),
+            };
+            rule.message = format!("{}; tasks of type {task_type:?} {outcome}", rule.message);
+        }
+        rule
     }
 
     /// The index of a plugin, if it exists and is enabled.
@@ -176,7 +196,7 @@ impl PluginList {
 
     /// Rules that can be followed but look like mistakes, or name plugins that do not exist.
     #[must_use]
-    pub fn suspicious_rules(&self) -> &[String] {
+    pub fn suspicious_rules(&self) -> &[RuleProblem] {
         &self.suspicious_rules
     }
 
@@ -244,8 +264,34 @@ mod tests {
     fn everything_wrong_is_told_at_once() {
         let error = list(&rules(&["core-sleep", "sprak"], &[("a", "nobody"), ("b", "pod")])).unwrap_err();
         assert_eq!(error.0.len(), 3, "{error}");
-        assert!(error.0[0].contains("enabled-plugins names \"sprak\"; did you mean \"spark\"?"), "{error}");
-        assert!(error.0[1].contains("default-for-task-types.a names plugin \"nobody\""), "{error}");
-        assert!(error.0[2].contains("which enabled-plugins leaves out"), "{error}");
+        let said = |index: usize| error.0[index].to_string();
+        assert!(
+            said(0).contains("enabled-plugins.1: there is no plugin \"sprak\"; did you mean \"spark\"?"),
+            "{error}"
+        );
+        assert!(said(1).contains("default-for-task-types.a: names plugin \"nobody\""), "{error}");
+        assert!(said(2).contains("which enabled-plugins leaves out"), "{error}");
+    }
+
+    #[test]
+    fn mistakes_in_rules_and_pools_are_told_together() {
+        let pooled = [("licences".to_owned(), vec!["core-sleep".to_owned()])].into();
+        let error = list(&RegistryRules { pooled, ..rules(&[], &[("a", "nobody")]) }).unwrap_err();
+        assert_eq!(error.0.len(), 2, "{error}");
+    }
+
+    #[test]
+    fn a_plugin_of_flyte_that_does_not_exist_here_gives_a_warning_with_the_outcome() {
+        let stock = rules(&[], &[("container_array", "k8s-array"), ("spark", "agent-service")]);
+        let list = list(&stock).unwrap();
+        let said: Vec<_> = list.suspicious_rules().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said[0],
+            "tasks.task-plugins.default-for-task-types.container_array: plugin \"k8s-array\" of Flyte 1 does not exist \
+             here; tasks of type \"container_array\" go to plugin \"pod\""
+        );
+        assert!(said[1].ends_with("tasks of type \"spark\" go to plugin \"spark\""), "{said:?}");
+        assert!(list.suspicious_rules().iter().all(|rule| rule.names_foreign_plugin));
+        assert_eq!(list.choose("spark", "", "").unwrap().why, Why::Declared, "the rule is not followed");
     }
 }

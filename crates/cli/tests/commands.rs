@@ -79,12 +79,139 @@ fn check_reports_all_mistakes_at_once() {
         assert_eq!(ended.code, Some(2), "{}", ended.err);
         assert!(ended.err.contains("config.yaml:2: executor.clutser: unknown key"), "{}", ended.err);
         assert!(ended.err.contains("config.yaml:3: executor.maxSystemFailures"), "{}", ended.err);
-        assert_eq!(ended.err.matches("error: ").count(), 2, "{}", ended.err);
+        assert!(ended.err.contains("error: storage.container: is not set"), "{}", ended.err);
+        assert_eq!(ended.err.matches("error: ").count(), 3, "{}", ended.err);
+        assert_eq!(ended.out, "3 mistakes\n");
     }
     let missing = anywhere(&["config", "check", "--config", "nowhere.yaml"]);
     assert_eq!(missing.code, Some(2));
     assert!(missing.err.contains("nowhere.yaml"), "{}", missing.err);
-    assert_eq!(anywhere(&["config", "check"]).code, Some(0));
+    assert_eq!(missing.err.matches("error: ").count(), 1, "what is missing may be in that file: {}", missing.err);
+}
+
+#[test]
+fn check_refuses_exactly_what_run_refuses() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config.yaml");
+    let mem = "storage: {type: mem}\n";
+    let cases = [
+        (String::new(), vec!["storage.container: is not set"]),
+        (
+            format!("{mem}executor:\n  EventsServiceURL: localhost:8090\n"),
+            vec!["./config.yaml:3: executor.EventsServiceURL: "],
+        ),
+        (format!("{mem}executor:\n  EventsServiceURL: ''\n"), vec!["./config.yaml:3: executor.EventsServiceURL: "]),
+        (
+            format!("{mem}executor:\n  healthProbeBindAddress: ':http'\n"),
+            vec!["./config.yaml:3: executor.healthProbeBindAddress: \":http\" is not an address to listen on"],
+        ),
+        (
+            "storage:\n  type: s4\n  container: c\n".into(),
+            vec!["./config.yaml:2: storage.type: this executor has no storage"],
+        ),
+        (format!("{mem}executor:\n  requeueDuration: 10\n"), vec!["./config.yaml:3: executor.requeueDuration: "]),
+        (
+            format!("{mem}plugins:\n  k8s:\n    default-node-selector:\n      a b: c\n"),
+            vec!["./config.yaml:5: plugins.k8s.default-node-selector.a b: "],
+        ),
+        (format!("{mem}logger:\n  formatter: {{type: xml}}\n"), vec!["./config.yaml:3: logger.formatter.type: "]),
+        (
+            format!(
+                "{mem}executor:\n  clutser: east\n  healthProbeBindAddress: x\ntasks:\n  pools:\n    licences: {{quota: -1}}\n  \
+                 task-plugins:\n    enabled-plugins:\n      - spark\n      - sprak\n"
+            ),
+            vec![
+                "./config.yaml:3: executor.clutser: unknown key; did you mean \"cluster\"?",
+                "./config.yaml:7: tasks.pools.licences.quota: expected a whole number from 0 to 4294967295",
+                "./config.yaml:4: executor.healthProbeBindAddress: \"x\" is not an address",
+                "./config.yaml:11: tasks.task-plugins.enabled-plugins.1: there is no plugin \"sprak\"; did you mean \"spark\"?",
+            ],
+        ),
+    ];
+    for (text, expected) in cases {
+        std::fs::write(&file, &text).unwrap();
+        let checked = aileron(directory.path(), &["config", "check"]);
+        let run = aileron(directory.path(), &["run", "--kubeconfig", "/nowhere"]);
+        assert_eq!((checked.code, run.code), (Some(2), Some(2)), "{text}\n{}\n{}", checked.err, run.err);
+        assert_eq!(checked.err, run.err, "{text}");
+        for words in &expected {
+            assert!(checked.err.contains(&format!("error: {words}")), "{words} is not in:\n{}", checked.err);
+        }
+        assert_eq!(checked.err.matches("error: ").count(), expected.len(), "{text}\n{}", checked.err);
+    }
+    std::fs::write(&file, mem).unwrap();
+    assert_eq!(aileron(directory.path(), &["config", "check"]).code, Some(0));
+    let run = aileron(directory.path(), &["run", "--kubeconfig", "/nowhere"]);
+    assert_eq!(run.code, Some(1), "the configuration is fine, the cluster is missing: {}", run.err);
+}
+
+#[test]
+fn a_pattern_without_files_is_an_error_and_no_file_at_all_is_told() {
+    for command in [&["config", "check"][..], &["run"], &["config", "show"]] {
+        let ended = anywhere(&[command, &["--config", "nothing/*.yaml"]].concat());
+        assert_eq!(ended.code, Some(2), "{}", ended.err);
+        assert!(ended.err.contains("error: nothing/*.yaml: cannot read the file: the pattern matches no file"));
+    }
+    for command in [&["config", "check"][..], &["run", "--kubeconfig", "/nowhere"]] {
+        let ended = anywhere(command);
+        assert_eq!(ended.code, Some(2), "{}", ended.err);
+        assert!(
+            ended.err.contains("note: no configuration file was read, because neither ./config.yaml"),
+            "{}",
+            ended.err
+        );
+        assert!(ended.err.contains("error: storage.container: is not set"), "{}", ended.err);
+    }
+    let enough = anywhere(&["config", "check", "--storage.type", "mem"]);
+    assert_eq!(enough.code, Some(0), "{}", enough.err);
+    assert_eq!(enough.out, "the configuration is valid (no files)\n");
+}
+
+#[test]
+fn stock_configurations_of_flyte_are_accepted_by_check_and_run() {
+    let stock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/tests/stock");
+    for folder in std::fs::read_dir(stock).unwrap() {
+        let pattern = folder.unwrap().path().join("*.yaml").display().to_string();
+        let checked = anywhere(&["config", "check", "--config", &pattern]);
+        assert_eq!(checked.code, Some(0), "{pattern}\n{}", checked.err);
+        assert!(
+            checked.err.contains("note: not read, because they belong to other parts of Flyte: "),
+            "{}",
+            checked.err
+        );
+        assert_eq!(checked.err.matches("have no effect").count(), 1, "{}", checked.err);
+        let run = anywhere(&["run", "--config", &pattern, "--kubeconfig", "/nowhere"]);
+        assert_eq!(run.code, Some(1), "only the cluster is missing: {}", run.err);
+        let array = "default-for-task-types.container_array: plugin \"k8s-array\" of Flyte 1 does not exist here";
+        let names_array = std::fs::read_to_string(pattern.replace("*", "001-plugins")).is_ok();
+        if names_array {
+            assert!(
+                checked.err.contains(&format!("001-plugins.yaml:5: tasks.task-plugins.{array}")),
+                "{}",
+                checked.err
+            );
+            for command in [&["config", "check", "--strict"][..], &["run", "--strict", "--kubeconfig", "/nowhere"]] {
+                let strict = anywhere(&[command, &["--config", &pattern]].concat());
+                assert_eq!(strict.code, Some(2), "{}", strict.err);
+                assert!(strict.err.contains(array) && strict.err.matches("error: ").count() == 1, "{}", strict.err);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unknown_section_is_a_warning_and_in_strict_mode_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("config.yaml"), "storage: {type: mem}\nexecuter: {cluster: c}\n").unwrap();
+    let lenient = aileron(directory.path(), &["config", "check"]);
+    assert_eq!(lenient.code, Some(0), "{}", lenient.err);
+    let words = "./config.yaml:2: executer: unknown section; did you mean \"executor\"?";
+    assert!(lenient.err.contains(&format!("warning: {words}")), "{}", lenient.err);
+    for command in [&["config", "check", "--strict"][..], &["run", "--strict", "--kubeconfig", "/nowhere"]] {
+        let strict = aileron(directory.path(), command);
+        assert_eq!(strict.code, Some(2), "{}", strict.err);
+        assert!(strict.err.contains(&format!("error: {words}")), "{}", strict.err);
+    }
 }
 
 #[test]
@@ -92,11 +219,11 @@ fn rules_and_pools_are_checked_against_the_plugins() {
     let directory = tempfile::tempdir().unwrap();
     let check = |tasks: &str| {
         std::fs::write(directory.path().join("config.yaml"), format!("tasks:\n  {tasks}\n")).unwrap();
-        aileron(directory.path(), &["config", "check"])
+        aileron(directory.path(), &["config", "check", "--storage.type", "mem"])
     };
     let unheld = check("pools: {licences: {quota: 1, task-types: [core-sleep]}}");
     assert_eq!(unheld.code, Some(2), "{}", unheld.out);
-    let words = "tasks.pools.licences.task-types names \"core-sleep\", which plugin \"core-sleep\" serves";
+    let words = "config.yaml:2: tasks.pools.licences.task-types.0: plugin \"core-sleep\" serves \"core-sleep\"";
     assert!(unheld.err.contains(words), "{}", unheld.err);
     let unknown = check("task-plugins: {enabled-plugins: [sprak]}");
     assert_eq!(unknown.code, Some(2), "{}", unknown.out);
@@ -122,8 +249,10 @@ fn the_example_changes_nothing_and_the_schema_is_json() {
     let directory = tempfile::tempdir().unwrap();
     let example = anywhere(&["config", "example"]).out;
     std::fs::write(directory.path().join("config.yaml"), &example).unwrap();
+    let ended = aileron(directory.path(), &["config", "check", "--storage.type", "mem"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
     let ended = aileron(directory.path(), &["config", "check"]);
-    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert_eq!(ended.code, Some(2), "the defaults name no container, and `run` refuses them");
     let with = aileron(directory.path(), &["config", "show", "--all", "-o", "json"]).out;
     let without = anywhere(&["config", "show", "--all", "-o", "json"]).out;
     let values = |text: &str| {
@@ -181,6 +310,6 @@ fn plugins_are_listed_without_a_cluster() {
     }
     let wrong = anywhere(&["plugins", "--tasks.task-plugins.enabled-plugins", "sprak"]);
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.err.contains("enabled-plugins names \"sprak\""), "{}", wrong.err);
+    assert!(wrong.err.contains("enabled-plugins.0: there is no plugin \"sprak\""), "{}", wrong.err);
     assert_eq!(anywhere(&["plugins", "--kubeconfig", "/nowhere"]).code, Some(1));
 }

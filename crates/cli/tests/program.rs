@@ -224,8 +224,10 @@ fn render_and_explain_show_the_object_of_the_plugin() {
 
 fn config_check_knows_the_name_of_the_plugin() {
     let directory = directory();
-    let enabled =
-        |name: &str| polite(directory.path(), &["config", "check", "--tasks.task-plugins.enabled-plugins", name]);
+    let enabled = |name: &str| {
+        let arguments = ["config", "check", "--storage.type", "mem", "--tasks.task-plugins.enabled-plugins", name];
+        polite(directory.path(), &arguments)
+    };
     let good = enabled("polite");
     assert_eq!(good.code, Some(0), "{}", good.err);
     let wrong = enabled("polit");

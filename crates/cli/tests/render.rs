@@ -86,6 +86,30 @@ fn the_object_is_printed_without_a_cluster_in_either_format() {
 }
 
 #[test]
+fn what_a_task_requests_is_bounded_by_the_limits_of_the_platform() {
+    let directory = directory();
+    let resources =
+        "resources: {requests: [{name: CPU, value: '2'}, {name: GPU, value: '4'}], limits: [{name: CPU, value: '16'}]}";
+    let task = TASK.replace("image: 'image:1',", &format!("image: 'image:1', {resources},"));
+    std::fs::write(directory.path().join("task.yaml"), task).unwrap();
+    let limits = "tasks: {resource-limits: {cpu: 8, gpu: 2, memory: 512Mi}}\n";
+    std::fs::write(directory.path().join("limits.yaml"), limits).unwrap();
+    let render = |config: &str| -> Value {
+        let arguments = ["render", "task.yaml", "-o", "json", "--pod-template", "base.yaml", "--config", config];
+        let ended = aileron(directory.path(), &arguments);
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        let object: Value = serde_json::from_str(&ended.out).unwrap();
+        object["spec"]["containers"][0]["resources"].clone()
+    };
+    let free = render("c.yaml");
+    assert_eq!((&free["limits"]["cpu"], &free["requests"]["nvidia.com/gpu"]), (&"16".into(), &"4".into()));
+    let bounded = render("limits.yaml");
+    assert_eq!((&bounded["requests"]["cpu"], &bounded["limits"]["cpu"]), (&"2".into(), &"8".into()));
+    assert_eq!(bounded["requests"]["nvidia.com/gpu"], "2");
+    assert_eq!(bounded["requests"]["memory"], "512Mi", "the default of 1Gi is above the limit");
+}
+
+#[test]
 fn flags_override_a_task_from_standard_input() {
     let directory = directory();
     let arguments = ["render", "-", "--pod-template", "base.yaml", "-o", "json", "--namespace", "elsewhere"];

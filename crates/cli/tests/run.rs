@@ -122,7 +122,7 @@ fn a_port_in_use_is_an_error_that_names_the_key() {
 fn without_a_cluster_the_error_says_how_to_name_one() {
     let directory = tempfile::tempdir().unwrap();
     let ended = Command::new(env!("CARGO_BIN_EXE_aileron"))
-        .arg("run")
+        .args(["run", "--storage.type", "mem"])
         .current_dir(directory.path())
         .env_clear()
         .env("HOME", directory.path())

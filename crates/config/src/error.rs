@@ -25,9 +25,9 @@ pub enum Origin {
 
 /// One mistake in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{origin}: {}{problem}", Prefix(path))]
+#[error("{}{}{problem}", At(origin), Prefix(path))]
 pub struct ConfigError {
-    /// Where the mistake is.
+    /// Where the mistake is. [`Origin::Default`] if a value is missing: no source sets it.
     pub origin: Origin,
     /// The key with its sections, such as `executor.gc.interval`. It is empty if the mistake concerns the whole source.
     pub path: String,
@@ -41,6 +41,9 @@ pub enum Problem {
     /// The key does not exist. The text is a suggestion.
     #[error("unknown key{}", Suggestion(.0))]
     UnknownKey(Option<String>),
+    /// The section does not exist, here or in another Flyte service. The text is a suggestion.
+    #[error("unknown section{}", Suggestion(.0))]
+    UnknownSection(Option<String>),
     /// The value has the wrong type.
     #[error("expected {expected}, found {found}")]
     Mismatch {
@@ -77,6 +80,7 @@ pub struct Warning {
     pub message: String,
 }
 
+struct At<'a>(&'a Origin);
 struct Prefix<'a>(&'a str);
 struct Suggestion<'a>(&'a Option<String>);
 struct Lines<'a>(&'a [ConfigError]);
@@ -95,10 +99,13 @@ impl fmt::Display for Origin {
 
 impl fmt::Display for Warning {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.origin != Origin::Default {
-            write!(formatter, "{}: ", self.origin)?;
-        }
-        write!(formatter, "{}{}", Prefix(&self.path), self.message)
+        write!(formatter, "{}{}{}", At(&self.origin), Prefix(&self.path), self.message)
+    }
+}
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self.0 == Origin::Default { Ok(()) } else { write!(formatter, "{}: ", self.0) }
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Config;
 use crate::error::{ConfigErrors, Warning};
-use crate::load::Loader;
+use crate::load::{Draft, Loader};
 use crate::schema::{defaults, keys};
 use crate::sources::Sources;
 
@@ -24,6 +24,8 @@ pub struct Report {
     pub errors: Option<ConfigErrors>,
     /// Settings that are accepted but probably a mistake.
     pub warnings: Vec<Warning>,
+    /// What an operator may want to know, such as the sections that are not read.
+    pub notes: Vec<String>,
 }
 
 /// Keys that exist only in Aileron. [`dump`] leaves them out, so that its output can be compared with upstream's.
@@ -34,6 +36,7 @@ const AILERON_ONLY_KEYS: &[&[&str]] = &[
     &["tasks", "backoff"],
     &["tasks", "launch-gate"],
     &["tasks", "pools"],
+    &["tasks", "resource-limits"],
     &["tasks", "task-plugins", "enabled-plugins"],
     &["tasks", "task-plugins", "overrides"],
     &["tasks", "task-plugins", "unknown-task-types"],
@@ -61,9 +64,7 @@ impl Loader {
     /// Checks sources without using them.
     #[must_use]
     pub fn check(&self, sources: &Sources) -> Report {
-        let mut warnings = Vec::new();
-        let errors = self.attempt(sources, &mut warnings).err();
-        Report { errors, warnings }
+        Report::of(self.draft(sources))
     }
 }
 
@@ -142,17 +143,25 @@ fn to_value(config: &Config) -> Value {
 }
 
 impl Report {
+    /// What is known about a draft.
+    #[must_use]
+    pub fn of(draft: Draft) -> Self {
+        let (warnings, notes) = (draft.warnings.clone(), draft.notes.clone());
+        Self { errors: draft.finish().err(), warnings, notes }
+    }
+
     /// True if the configuration can be used.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.errors.is_none()
     }
 
-    /// All errors, then all warnings, one line each.
+    /// All errors, then all warnings, then all notes, one line each.
     #[must_use]
     pub fn render(&self) -> String {
         let errors = self.errors.iter().flat_map(|errors| &errors.0).map(|error| format!("error: {error}\n"));
-        errors.chain(self.warnings.iter().map(|warning| format!("warning: {warning}\n"))).collect()
+        let warnings = self.warnings.iter().map(|warning| format!("warning: {warning}\n"));
+        errors.chain(warnings).chain(self.notes.iter().map(|note| format!("note: {note}\n"))).collect()
     }
 }
 

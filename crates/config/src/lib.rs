@@ -1,10 +1,10 @@
 //! The configuration of the executor: its sections, and how it is loaded, checked and explained.
 //!
-//! Sections, keys and defaults are those of upstream's executor. A file that also configures other Flyte services, such
-//! as that of the `flyte-binary` chart, may have to be shortened: an unknown section or key is an error. Several files
-//! are merged: a later file wins, and maps are merged entry by entry. Environment variables win over files, and flags
-//! win over environment variables. Every value must have the right type. All mistakes are reported at once, each with
-//! its file, line and key.
+//! Sections, keys and defaults are those of upstream's executor. A file may also configure other Flyte services, such as
+//! that of the `flyte-binary` chart: their sections are ignored. An unknown section gives a warning, an unknown key is an
+//! error. Several files are merged: a later file wins, and maps are merged entry by entry. Environment variables win over
+//! files, and flags win over environment variables. Every value must have the right type. All mistakes are reported at
+//! once, each with its file, line and key.
 //!
 //! | module | task |
 //! | --- | --- |
@@ -35,8 +35,9 @@ mod values;
 pub use config::{Config, PluginsConfig};
 pub use error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
 pub use explain::{Report, Selection, check, dump, example, markdown, schema, show};
-pub use load::{Loaded, Loader};
+pub use load::{Draft, Loaded, Loader};
 pub use schema::credentials::Secrets;
+pub use schema::foreign;
 pub use schema::suggest::nearest;
 pub use sources::environment::environment_variables;
 pub use sources::flags::parse_arguments;

@@ -1,5 +1,7 @@
 //! Makes one configuration of files, environment variables and flags. This module does no I/O: callers pass the texts.
 
+mod draft;
+
 use std::sync::Arc;
 
 use aileron_machinery::Section;
@@ -9,10 +11,13 @@ use crate::document::yaml;
 use crate::error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
 use crate::schema::shape::Shape;
 use crate::sources::{Sources, environment, flags};
+use crate::values::findings::{Findings, Purpose};
 use crate::values::overlay::{overlay, without_nulls};
 use crate::values::resolve::Resolver;
 use crate::values::tree::Tree;
 use crate::{Config, no_effect, schema, validate};
+
+pub use draft::Draft;
 
 /// A configuration, its warnings, and the origin of its values.
 #[derive(Clone, Debug)]
@@ -21,6 +26,8 @@ pub struct Loaded {
     pub config: Config,
     /// Settings that are accepted but probably a mistake.
     pub warnings: Vec<Warning>,
+    /// What an operator may want to know, such as the sections that are not read. These are no mistakes.
+    pub notes: Vec<String>,
     /// The values that the sources have set, with their origins.
     pub(crate) set: Tree,
     /// The keys that the loader knew.
@@ -34,6 +41,8 @@ pub struct Loader {
     pub(crate) defaults: Arc<Value>,
     /// Sections of plugins that are not built in.
     sections: Arc<[Section]>,
+    /// Sections that nobody knows are errors.
+    strict: bool,
 }
 
 impl Default for Loader {
@@ -60,7 +69,7 @@ impl Loader {
         for section in sections.iter() {
             defaults["plugins"][section.key()] = section.defaults();
         }
-        Self { schema: Arc::new(schema::keys(&sections)), defaults: Arc::new(defaults), sections }
+        Self { schema: Arc::new(schema::keys(&sections)), defaults: Arc::new(defaults), sections, strict: false }
     }
 
     /// Splits command-line arguments into flags and their values, in order.
@@ -72,42 +81,89 @@ impl Loader {
         flags::split(Shape::of(&self.schema), arguments)
     }
 
+    /// The same loader. If it is strict, sections that nobody knows are errors and not warnings, and so are unknown keys in
+    /// sections that have no effect.
+    #[must_use]
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
+        self
+    }
+
     /// The configuration that these sources describe.
     ///
     /// # Errors
     ///
-    /// All mistakes of all sources.
+    /// All mistakes of all sources. Values that upstream's loader accepts and with which no task could run are no mistakes
+    /// here: see [`draft`](Self::draft).
     pub fn load(&self, sources: &Sources) -> Result<Loaded, ConfigErrors> {
-        let mut warnings = Vec::new();
-        let (config, set) = self.attempt(sources, &mut warnings)?;
-        Ok(Loaded { config, warnings, set, schema: Arc::clone(&self.schema) })
+        self.assemble(sources, Purpose::Show).finish()
     }
 
-    /// The configuration and the values that were set. Warnings are added even if there are errors.
-    pub(crate) fn attempt(
-        &self,
-        sources: &Sources,
-        warnings: &mut Vec<Warning>,
-    ) -> Result<(Config, Tree), ConfigErrors> {
-        let mut errors = Vec::new();
-        let set = self.resolve(sources, &mut errors, warnings);
-        warnings.extend(no_effect::warning(Shape::of(&self.schema), &self.defaults, &set));
-        if !errors.is_empty() {
-            return Err(ConfigErrors(errors));
-        }
-        let values = without_nulls(overlay(Value::clone(&self.defaults), &set));
-        let mut config: Config = serde_json::from_value(values).map_err(|error| {
-            // Every value has passed the check against the schema, so the schema and the types disagree: this is a bug.
-            let problem = Problem::Invalid(format!("the configuration as a whole cannot be used: {error}"));
-            ConfigErrors(vec![ConfigError { origin: Origin::Default, path: String::new(), problem }])
-        })?;
+    /// The configuration that these sources describe as far as it can be used, with all mistakes that would keep the
+    /// executor from starting.
+    #[must_use]
+    pub fn draft(&self, sources: &Sources) -> Draft {
+        self.assemble(sources, Purpose::Start)
+    }
+
+    fn assemble(&self, sources: &Sources, purpose: Purpose) -> Draft {
+        let mut findings = Findings { errors: sources.unreadable.clone(), ..Findings::default() };
+        let mut set = self.resolve(sources, &mut findings);
+        findings.settle_unlikely(purpose);
+        let notes = findings.settle_unread(self.strict).into_iter().collect();
+        findings.warnings.extend(no_effect::warning(Shape::of(&self.schema), &self.defaults, &set));
+        let mut config = self.typed(&mut set, &mut findings.errors);
         adjust(&mut config);
-        validate::validate(&config, &set, &self.sections)?;
-        Ok((config, set))
+        let is_unread = |error: &ConfigError| matches!(error.problem, Problem::Syntax(_) | Problem::Unreadable(_));
+        let mut draft = Draft {
+            config,
+            warnings: findings.warnings,
+            notes,
+            replaced: findings.errors.iter().map(|error| error.path.clone()).collect(),
+            is_incomplete: findings.errors.iter().any(is_unread),
+            errors: findings.errors,
+            set,
+            schema: Arc::clone(&self.schema),
+        };
+        for (path, message) in validate::problems(&draft.config, &self.sections, purpose) {
+            draft.reject(&path, message);
+        }
+        draft
+    }
+
+    /// The values that were set and the defaults as the types of the sections. Values that do not fit their type are
+    /// removed and reported.
+    fn typed(&self, set: &mut Tree, errors: &mut Vec<ConfigError>) -> Config {
+        let typed = |set: &Tree| {
+            let values = without_nulls(overlay(Value::clone(&self.defaults), set));
+            serde_json::from_value::<Config>(values)
+        };
+        let whole = match typed(set) {
+            Ok(config) => return config,
+            Err(error) => error,
+        };
+        // The schema allows some values that their types do not, such as a port that is too large. The error does not say
+        // which value it is about, so each value is tried alone.
+        let mut misfits = Vec::new();
+        for (path, leaf) in set.leaves() {
+            if let Err(error) = typed(&leaf.clone().below(&path)) {
+                let problem = Problem::Invalid(format!("the value cannot be used: {error}"));
+                errors.push(ConfigError { origin: set.origin(&path), path: path.join("."), problem });
+                misfits.push(path);
+            }
+        }
+        for path in &misfits {
+            set.remove(path);
+        }
+        typed(set).unwrap_or_else(|_| {
+            let problem = Problem::Invalid(format!("the configuration as a whole cannot be used: {whole}"));
+            errors.push(ConfigError { origin: Origin::Default, path: String::new(), problem });
+            Config::default()
+        })
     }
 
     /// The values that the sources set, merged. Sources with higher priority are merged later.
-    fn resolve(&self, sources: &Sources, errors: &mut Vec<ConfigError>, warnings: &mut Vec<Warning>) -> Tree {
+    fn resolve(&self, sources: &Sources, findings: &mut Findings) -> Tree {
         let root = Shape::of(&self.schema);
         let mut set = Tree::empty();
         for file in &sources.files {
@@ -116,10 +172,9 @@ impl Loader {
                 Ok(node) => {
                     let mut resolver = Resolver::new(root, origin);
                     set.merge(resolver.document(&node));
-                    errors.append(&mut resolver.errors);
-                    warnings.append(&mut resolver.warnings);
+                    findings.append(resolver.findings);
                 }
-                Err(error) => errors.push(ConfigError {
+                Err(error) => findings.errors.push(ConfigError {
                     origin: origin.at(error.line),
                     path: String::new(),
                     problem: Problem::Syntax(error.message),
@@ -127,8 +182,8 @@ impl Loader {
             }
         }
         let variables = sources.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        set.merge(environment::resolve(root, variables, errors, warnings));
-        set.merge(flags::resolve(root, &sources.flags, errors, warnings));
+        set.merge(environment::resolve(root, variables, findings));
+        set.merge(flags::resolve(root, &sources.flags, findings));
         set
     }
 }

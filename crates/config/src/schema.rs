@@ -1,6 +1,7 @@
 //! Which keys exist, with type, default and documentation. All of it comes from the types of the sections.
 
 pub mod credentials;
+pub mod foreign;
 pub(crate) mod no_effect;
 pub(crate) mod shape;
 pub mod suggest;

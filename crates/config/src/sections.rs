@@ -7,6 +7,7 @@ pub mod executor;
 pub mod otel;
 pub mod plugin_rules;
 pub mod pools;
+pub mod resource_limits;
 pub mod secrets;
 pub mod tasks;
 pub mod webhook;

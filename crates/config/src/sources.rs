@@ -6,6 +6,8 @@ pub(crate) mod flags;
 
 use std::collections::BTreeMap;
 
+use crate::error::ConfigError;
+
 /// Everything that can set a key. Flags win over environment variables, and those win over files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
@@ -15,6 +17,8 @@ pub struct Sources {
     pub environment: BTreeMap<String, String>,
     /// Flags and their values. The name is without the leading dashes.
     pub flags: Vec<(String, String)>,
+    /// Files that were named and could not be read. They are mistakes of the configuration like all others.
+    pub unreadable: Vec<ConfigError>,
 }
 
 /// A file that has been read.

@@ -1,10 +1,11 @@
 //! The executor process: creates all parts, connects them, runs them, and shuts them down in order.
 //!
-//! To add a watch, add one line to [`start_watches`].
+//! To add a watch, add one line to `start_watches`.
 
 mod gauges;
 mod leadership;
 mod settings;
+mod start_checks;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use aileron_machinery::{ObjectPlugin, Platform, PluginError, PluginSet};
 use tokio_util::sync::CancellationToken;
 
 pub use self::settings::storage_settings;
+pub use self::start_checks::{UnusableSetting, unusable_settings};
 
 use self::leadership::{Election, Work, lead};
 use crate::caches::Caches;
@@ -191,7 +193,9 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
     };
     let registry = Arc::new(Registry::new(&plugins, &registry_rules(&config), &backends)?);
     registry.set_up().await.map_err(|(plugin, source)| RunError::Plugin { plugin, source })?;
-    report_rules(&registry);
+    for warning in registry.warnings() {
+        tracing::warn!("{warning}");
+    }
     let enabled = enabled_plugins(&plugins, &registry);
 
     // The watches stop after the controller, so that the last rounds still see changes.
@@ -289,15 +293,6 @@ fn start_watches(
     }
     watches.add_background(|cx| admission_wakeups::run(Arc::clone(gate), cx.clock, cx.cancel));
     watches
-}
-
-fn report_rules(registry: &Registry) {
-    for rule in registry.suspicious_rules() {
-        tracing::warn!("{rule}");
-    }
-    for warning in registry.warnings() {
-        tracing::warn!("{warning}");
-    }
 }
 
 /// The Kubernetes plugins that the configuration enables.

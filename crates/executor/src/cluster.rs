@@ -5,6 +5,7 @@
 
 pub mod kube;
 pub mod listed;
+pub mod permissions;
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The plugin manager: drives any Kubernetes plugin from task to object to phase.
 //!
 //! A plugin only computes; everything that reads or writes on its behalf happens here, one file per step:
-//! [`launch`] creates the object, [`observe`] reads it, [`stop`] ends it, [`state`] stores what the next round needs.
+//! `launch` creates the object, `observe` reads it, `stop` ends it, [`state`] stores what the next round needs.
 //! Each step gathers facts by I/O and hands them to pure functions in files of their own (below `launch/`,
 //! `observe/decide.rs`, `stop/plan.rs`).
 

@@ -1,7 +1,7 @@
 //! One round for one action: gather facts, decide, apply.
 //!
-//! The controller passes an action. The round decides what kind of work it needs ([`start`]), and then for a task: asks
-//! the cache and the plugin ([`drive`]), decides on plain values ([`decide`]) and carries the decision out ([`apply`]).
+//! The controller passes an action. The round decides what kind of work it needs (`start`), and then for a task: asks
+//! the cache and the plugin (`drive`), decides on plain values (`decide`) and carries the decision out (`apply`).
 //! Decisions depend on the action, the time and the answers of the cluster, storage and services. All of these are
 //! values or traits, so a test can play the whole life of an action.
 

@@ -88,11 +88,6 @@ impl Registry {
         self.list.kinds()
     }
 
-    /// Rules that are valid but are probably mistakes.
-    pub fn suspicious_rules(&self) -> &[String] {
-        self.list.suspicious_rules()
-    }
-
     /// Warnings for the operator: plugins that hide one another.
     pub fn warnings(&self) -> &[String] {
         self.list.warnings()

@@ -145,6 +145,33 @@ impl Endpoints {
     }
 }
 
+/// Settings with which the servers cannot be started: keys of the `executor` section, and what is wrong. No socket is opened.
+pub fn unusable_settings(config: &ExecutorConfig) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let mut address = |key: &'static str, text: &str| match text.parse::<BindAddress>() {
+        Ok(address) => address,
+        Err(error) => {
+            found.push((key, error.to_string()));
+            BindAddress::Disabled
+        }
+    };
+    let health = address("healthProbeBindAddress", &config.health_probe_bind_address);
+    let metrics = address("metricsBindAddress", &config.metrics_bind_address);
+    if health.overlaps(&metrics) {
+        let message = format!("{metrics} is already used by {HEALTH_KEY} ({health}); choose another port");
+        found.push(("metricsBindAddress", message));
+    }
+    if config.metrics_secure
+        && metrics != BindAddress::Disabled
+        && let origin @ Origin::Files { .. } = certificate_origin(config)
+        && let Err(error) = Certificates::load(origin)
+    {
+        let message = format!("{error}; name the directory of a certificate, or set executor.metricsSecure to false");
+        found.push(("metricsCertPath", message));
+    }
+    found
+}
+
 async fn open(key: &'static str, text: &str) -> Result<Option<(TcpListener, SocketAddr)>, ServeError> {
     let address: BindAddress = text.parse().map_err(|source| ServeError::Address { key, source })?;
     let bound = match address.listen().await {

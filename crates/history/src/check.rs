@@ -1,6 +1,6 @@
 //! The promises of the executor, checked on the history of a run and on its final state.
 //!
-//! Each rule is a function from [`Facts`] to violations. A rule about the end of a task applies only to tasks that
+//! Each rule is a function from `Facts` to violations. A rule about the end of a task applies only to tasks that
 //! nobody interfered with.
 
 mod attempts;
@@ -19,6 +19,9 @@ use serde_json::Value;
 use crate::history::{ActionEvent, Change, Entry, What};
 use crate::plan::PlannedTask;
 use crate::traces::Traces;
+
+/// The name, in a history, of the objects of a plugin under test, whatever their kind is.
+pub const WORK: &str = "objects";
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -40,6 +43,9 @@ pub struct Evidence {
     pub api_faults: bool,
     /// How many tasks of type `licensed` may run at the same time.
     pub pool_limit: usize,
+    /// Statuses with which the work of an object has ended, besides those with the usual phases. An object with more fields
+    /// than such a status has ended too.
+    pub end_statuses: Vec<Value>,
     /// Every action ended in time.
     pub settled: bool,
     /// What happened after everything had ended.
@@ -154,8 +160,15 @@ impl<'a> Facts<'a> {
 
     /// The objects at work for actions: pods and jobs, with their owner.
     fn work(&self) -> impl Iterator<Item = (Owner, &[Version])> {
-        let objects = self.of("pods").chain(self.of("simjobs"));
+        let objects = ["pods", "simjobs", WORK].into_iter().flat_map(|resource| self.of(resource));
         objects.filter_map(|(_, versions)| Some((Owner::of(&versions.first()?.object)?, versions)))
+    }
+
+    /// Whether the work of an object has ended.
+    fn work_ended(&self, object: &Value) -> bool {
+        ["Succeeded", "Failed"].contains(&text(object, "/status/phase"))
+            || ["Succeeded", "Failed"].contains(&text(object, "/status/state"))
+            || self.evidence.end_statuses.iter().any(|status| contains(&object["status"], status))
     }
 
     /// Whether people changed how an action ends.
@@ -230,8 +243,10 @@ fn is_deleting(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string)
 }
 
-/// Whether the work of an object has ended.
-fn work_ended(object: &Value) -> bool {
-    ["Succeeded", "Failed"].contains(&text(object, "/status/phase"))
-        || ["Succeeded", "Failed"].contains(&text(object, "/status/state"))
+/// Whether a value has all the members of another one, with the same values.
+fn contains(value: &Value, part: &Value) -> bool {
+    match part {
+        Value::Object(part) => part.iter().all(|(key, part)| value.get(key).is_some_and(|value| contains(value, part))),
+        part => value == part,
+    }
 }

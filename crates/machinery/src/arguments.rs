@@ -15,11 +15,22 @@ use std::borrow::Cow;
 use aileron_idl::flyteidl2::core::LiteralMap;
 
 use crate::TaskContext;
+use literal::LiteralError;
 
-pub use literal::LiteralError;
 pub use msgpack::{MsgpackError, to_json as msgpack_to_json};
 
 /// What placeholders stand for.
+///
+/// ```
+/// use aileron_machinery::arguments::{ArgumentContext, render};
+/// use aileron_machinery::testing::task;
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let task = task("query", &Value::Null);
+/// let arguments = ["--namespace".to_owned(), "{{ .namespace }}".to_owned()];
+/// assert_eq!(render(&arguments, &ArgumentContext::of(&task))?, ["--namespace", "p-d"]);
+/// # Ok::<(), aileron_machinery::arguments::ArgumentError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ArgumentContext<'a> {
     /// `{{.input}}`: the file of the inputs.
@@ -63,6 +74,13 @@ impl<'a> ArgumentContext<'a> {
 }
 
 /// Why an argument could not be filled.
+///
+/// ```
+/// use aileron_machinery::arguments::{ArgumentContext, ArgumentError, render};
+///
+/// let error = render(&["{{ .inputs.litres }}".to_owned()], &ArgumentContext::default()).unwrap_err();
+/// assert!(matches!(error, ArgumentError::InputsNeeded { argument } if argument.contains("litres")));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ArgumentError {
     /// An argument refers to an input, and inputs were not loaded.
@@ -77,6 +95,16 @@ pub enum ArgumentError {
 }
 
 /// A reference to an input that has no value.
+///
+/// ```
+/// use aileron_machinery::arguments::{ArgumentContext, ArgumentError, render};
+/// use aileron_machinery::idl::flyteidl2::core::{Literal, LiteralMap};
+///
+/// let inputs = LiteralMap { literals: [("litres".to_owned(), Literal::default())].into() };
+/// let context = ArgumentContext { inputs: Some(&inputs), ..ArgumentContext::default() };
+/// let Err(ArgumentError::Inputs(errors)) = render(&["{{.inputs.size}}".to_owned()], &context) else { panic!() };
+/// assert_eq!(errors[0].to_string(), "input template [{{.inputs.size}}]: requested input is not found [size]");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("input template [{placeholder}]: {problem}")]
 pub struct InputError {
@@ -110,11 +138,27 @@ const INPUTS: &str = "inputs.";
 /// Whether any of the templates refers to the value of an input.
 ///
 /// Only what is written counts: a path holding such a reference is not looked into, since it is not known yet.
+///
+/// ```
+/// use aileron_machinery::arguments::needs_inputs;
+///
+/// assert!(needs_inputs(&["--litres={{ .inputs.litres }}".to_owned()]));
+/// assert!(!needs_inputs(&["{{ .input }}".to_owned()]), "the path is known without reading the inputs");
+/// ```
 pub fn needs_inputs(templates: &[String]) -> bool {
     templates.iter().any(|template| placeholders(template).any(|placeholder| input_name(placeholder.name).is_some()))
 }
 
 /// The templates with their placeholders filled.
+///
+/// ```
+/// use aileron_machinery::arguments::{ArgumentContext, render};
+///
+/// let context = ArgumentContext { output_prefix: "s3://data/a0/1", ..ArgumentContext::default() };
+/// let filled = render(&["--out={{.outputPrefix}}".to_owned(), "{{.unknown}}".to_owned()], &context)?;
+/// assert_eq!(filled, ["--out=s3://data/a0/1", "{{.unknown}}"]);
+/// # Ok::<(), aileron_machinery::arguments::ArgumentError>(())
+/// ```
 pub fn render(templates: &[String], cx: &ArgumentContext<'_>) -> Result<Vec<String>, ArgumentError> {
     let mut texts = templates.to_vec();
     render_in_place(&mut texts, cx)?;
@@ -122,7 +166,7 @@ pub fn render(templates: &[String], cx: &ArgumentContext<'_>) -> Result<Vec<Stri
 }
 
 /// Fills the placeholders of the templates. After an error some of them are filled.
-pub fn render_in_place(templates: &mut [String], cx: &ArgumentContext<'_>) -> Result<(), ArgumentError> {
+pub(crate) fn render_in_place(templates: &mut [String], cx: &ArgumentContext<'_>) -> Result<(), ArgumentError> {
     // Most arguments hold none.
     if !templates.iter().any(|template| template.contains("{{")) {
         return Ok(());

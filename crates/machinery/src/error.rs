@@ -5,18 +5,59 @@ pub mod text;
 /// Codes that callers and users know by name. Mirrors `flyteplugins/go/tasks/errors`.
 pub mod code {
     /// The task's definition cannot work; the same input fails the same way, so it is never retried.
+    ///
+    /// ```
+    /// use aileron_machinery::{PluginError, code};
+    ///
+    /// let error = PluginError::bad_task_specification("custom.litres: 0 is not a volume");
+    /// assert_eq!(error.code(), code::BAD_TASK_SPECIFICATION);
+    /// ```
     pub const BAD_TASK_SPECIFICATION: &str = "BadTaskSpecification";
     /// Something the task carries is too large to hand on; never retried.
+    ///
+    /// ```
+    /// use aileron_machinery::{PluginError, code};
+    ///
+    /// let error = PluginError::new(code::METADATA_TOO_LARGE, "the query plan has 3 MiB, the operator accepts 1 MiB");
+    /// assert_eq!(error.non_retryable_code(), Some(code::METADATA_TOO_LARGE));
+    /// ```
     pub const METADATA_TOO_LARGE: &str = "MetadataTooLarge";
     /// The stored plugin state cannot be read.
+    ///
+    /// ```
+    /// use aileron_machinery::{PluginError, StoredState, code, serde_json};
+    ///
+    /// let state = StoredState { bytes: b"job".to_vec(), version: 1 };
+    /// let job: Result<u64, PluginError> = serde_json::from_slice(&state.bytes)
+    ///     .map_err(|error| PluginError::caused_by(code::CORRUPTED_PLUGIN_STATE, "the number of the job", error));
+    /// assert!(job.unwrap_err().to_string().starts_with("[CorruptedPluginState] the number of the job, caused by: "));
+    /// ```
     pub const CORRUPTED_PLUGIN_STATE: &str = "CorruptedPluginState";
     /// A service below could not do its part.
+    ///
+    /// ```
+    /// use aileron_machinery::{PluginError, code};
+    ///
+    /// let error = PluginError::new(code::DOWNSTREAM_SYSTEM_ERROR, "the query service answers 503");
+    /// assert_eq!(error.non_retryable_code(), None, "the next try may succeed");
+    /// ```
     pub const DOWNSTREAM_SYSTEM_ERROR: &str = "DownstreamSystemError";
 }
 
 /// A plugin could not compute its answer.
 ///
 /// The text reads as upstream's does, because it ends in stored statuses: `[code] message`, and after it the cause.
+///
+/// ```
+/// use aileron_machinery::PluginError;
+///
+/// let error = PluginError::bad_task_specification("custom.litres: 0 is not a volume");
+/// assert_eq!(error.to_string(), "[BadTaskSpecification] custom.litres: 0 is not a volume");
+/// assert_eq!(error.non_retryable_code(), Some("BadTaskSpecification"), "the task fails at once");
+///
+/// let error = PluginError::uncoded("the query service does not answer");
+/// assert_eq!((error.code(), error.non_retryable_code()), ("", None), "it is tried again");
+/// ```
 #[derive(Debug)]
 pub struct PluginError {
     code: String,
@@ -28,6 +69,13 @@ pub struct PluginError {
 /// overloaded or broken.
 ///
 /// It is the cause of a [`PluginError`]. The executor then waits until the store works again, and counts no failure.
+///
+/// ```
+/// use aileron_machinery::{PluginError, StorageOutage};
+///
+/// let error = PluginError::from(StorageOutage::new("s3://data/a0/inputs.pb: 503 Slow Down"));
+/// assert!(error.storage_outage().is_some(), "the executor waits, and counts no failure");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct StorageOutage(String);
@@ -47,11 +95,26 @@ impl From<StorageOutage> for PluginError {
 
 impl PluginError {
     /// An error with a code.
+    ///
+    /// ```
+    /// use aileron_machinery::PluginError;
+    ///
+    /// let error = PluginError::new("QuotaOfService", "the query service accepts 5 queries at a time");
+    /// assert_eq!(error.code(), "QuotaOfService");
+    /// ```
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), source: None }
     }
 
     /// An error with a code and the error that led to it.
+    ///
+    /// ```
+    /// use aileron_machinery::PluginError;
+    ///
+    /// let size = "tall".parse::<u32>().map_err(|error| PluginError::caused_by("BadSize", "size of the batch", error));
+    /// let text = "[BadSize] size of the batch, caused by: invalid digit found in string";
+    /// assert_eq!(size.unwrap_err().to_string(), text);
+    /// ```
     pub fn caused_by(
         code: impl Into<String>,
         message: impl Into<String>,
@@ -76,6 +139,13 @@ impl PluginError {
     }
 
     /// The outage of the object store that led to this error, if one is among the causes.
+    ///
+    /// ```
+    /// use aileron_machinery::{ServiceError, StorageOutage};
+    ///
+    /// let cause = ServiceError::caused_by("inputs of a0", StorageOutage::new("s3://data/inputs.pb: 503 Slow Down"));
+    /// assert!(cause.into_plugin_error("the query cannot be sent").storage_outage().is_some());
+    /// ```
     pub fn storage_outage(&self) -> Option<&StorageOutage> {
         let causes = std::iter::successors(std::error::Error::source(self), |error| error.source());
         causes.into_iter().find_map(|error| error.downcast_ref())

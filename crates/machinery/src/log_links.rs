@@ -31,6 +31,17 @@ const LINK_TYPE_KEY: &str = "link_type";
 /// Everything that link templates can speak of. An empty text leaves its variable as it stands in the template.
 ///
 /// Mirrors `tasklog.Input`.
+///
+/// ```
+/// use aileron_machinery::config::LogTemplate;
+/// use aileron_machinery::log_links::{LinkInput, template_links};
+///
+/// let input = LinkInput { pod_name: "head-0", namespace: "team", log_name: " (head)", ..LinkInput::default() };
+/// let uris = vec!["/{{.podName}}".into()];
+/// let template = LogTemplate { display_name: "Logs".into(), template_uris: uris, ..LogTemplate::default() };
+/// let links = template_links(&template, &input);
+/// assert_eq!((links[0].name.as_str(), links[0].uri.as_str()), ("Logs (head)", "/head-0"));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkInput<'a> {
     /// `hostname`.
@@ -68,6 +79,20 @@ pub struct LinkInput<'a> {
 /// The links that a configuration and a task ask for.
 ///
 /// Mirrors `logs.InitializeLogPlugins`.
+///
+/// ```
+/// use aileron_machinery::config::LogConfig;
+/// use aileron_machinery::log_links::LogLinks;
+/// use aileron_machinery::testing::{pod, running, task};
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let task = task("batch", &Value::Null);
+/// let url = "https://dashboard".into();
+/// let config = LogConfig { kubernetes_enabled: true, kubernetes_url: url, ..LogConfig::default() };
+/// let links = LogLinks::new(&config, Some(&task.template));
+/// let pod = running(&pod("p-1", "main", &Value::Null));
+/// assert_eq!(links.of_pod(&task, &pod)[0].uri, "https://dashboard/#!/log/p-d/p-1/pod?namespace=p-d");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LogLinks<'a> {
     config: &'a LogConfig,
@@ -92,6 +117,17 @@ impl<'a> LogLinks<'a> {
     }
 
     /// All links for one container.
+    ///
+    /// ```
+    /// use aileron_machinery::config::{LogConfig, LogTemplate};
+    /// use aileron_machinery::log_links::{LinkInput, LogLinks};
+    ///
+    /// let uris = vec!["https://ray/{{.podName}}".into()];
+    /// let own = LogTemplate { display_name: "Console".into(), template_uris: uris, ..LogTemplate::default() };
+    /// let config = LogConfig { templates: vec![own], ..LogConfig::default() };
+    /// let links = LogLinks::new(&config, None).links(&LinkInput { pod_name: "head-0", ..LinkInput::default() });
+    /// assert_eq!(links[0].uri, "https://ray/head-0");
+    /// ```
     pub fn links(&self, input: &LinkInput<'_>) -> Vec<TaskLog> {
         let mut links = Vec::new();
         for link in self.task_links {
@@ -226,6 +262,16 @@ impl LinkInput<'_> {
 /// The links of one template, static ones first.
 ///
 /// Mirrors `tasklog.TemplateLogPlugin.GetTaskLogs`.
+///
+/// ```
+/// use aileron_machinery::config::LogTemplate;
+/// use aileron_machinery::log_links::{LinkInput, TemplateVar, template_links};
+///
+/// let template = LogTemplate { template_uris: vec!["https://spark/{{ .appID }}".into()], ..LogTemplate::default() };
+/// let extra = [TemplateVar { name: "appID", value: "app-7".into() }];
+/// let input = LinkInput { extra: &extra, ..LinkInput::default() };
+/// assert_eq!(template_links(&template, &input)[0].uri, "https://spark/app-7");
+/// ```
 pub fn template_links(template: &LogTemplate, input: &LinkInput<'_>) -> Vec<TaskLog> {
     let mut links = Vec::with_capacity(template.template_uris.len());
     push_template_links(template, input, &mut links);

@@ -7,6 +7,13 @@ use location::Location;
 pub use location::LocationError;
 
 /// An output base that is no place to write to.
+///
+/// ```
+/// use aileron_machinery::output_path::action_output_prefix;
+///
+/// let error = action_output_prefix("team", "run-a0", "s3:data", "a0", 1).unwrap_err();
+/// assert!(error.to_string().starts_with("invalid RunOutputBase \"s3:data\""));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid RunOutputBase {base:?}: parse {base:?}: {source}")]
 pub struct OutputPathError {
@@ -23,6 +30,15 @@ const SHARD_CHARACTERS: [u8; 36] = *b"abcdefghijklmnopqrstuvwxyz0123456789";
 /// The shard follows from namespace and name of the TaskAction. It stands right behind the bucket because object
 /// stores spread load by the beginning of keys. The control plane computes the same path on its own to hand outputs
 /// to other actions, so not a character may differ. Mirrors `plugin.ComputeActionOutputPath`.
+///
+/// ```
+/// use aileron_machinery::output_path::action_output_prefix;
+///
+/// let prefix = action_output_prefix("team", "run-a0", "s3://data/runs/r1", "a0", 2)?;
+/// let (shard, rest) = prefix.strip_prefix("s3://data/").unwrap().split_once('/').unwrap();
+/// assert_eq!((shard.len(), rest), (2, "runs/r1/a0/2"));
+/// # Ok::<(), aileron_machinery::output_path::OutputPathError>(())
+/// ```
 ///
 /// # Differs from upstream
 ///

@@ -19,6 +19,15 @@ pub use task_info::{ExternalResource, ReasonInfo, TaskInfo};
 /// Mirrors `pluginsCore.Phase`.
 ///
 /// The JSON form is the stored name.
+///
+/// ```
+/// use aileron_machinery::Phase;
+///
+/// assert!(Phase::RetryableFailure.is_failure() && Phase::RetryableFailure.is_terminal());
+/// assert!(!Phase::Running.is_terminal());
+/// assert_eq!((Phase::Running.as_str(), Phase::Running.number()), ("PhaseRunning", 5));
+/// assert_eq!(Phase::from_name("PhaseSuccess").map(Phase::is_success), Some(true));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
 #[repr(i8)]
@@ -50,6 +59,13 @@ pub enum Phase {
 
 impl Phase {
     /// Every phase, in the order of its number.
+    ///
+    /// ```
+    /// use aileron_machinery::Phase;
+    ///
+    /// let terminal: Vec<Phase> = Phase::ALL.into_iter().filter(|phase| phase.is_terminal()).collect();
+    /// assert_eq!(terminal, [Phase::Success, Phase::RetryableFailure, Phase::PermanentFailure, Phase::Aborted]);
+    /// ```
     pub const ALL: [Self; 11] = [
         Self::Undefined,
         Self::NotReady,
@@ -82,6 +98,13 @@ impl Phase {
     }
 
     /// The phase with this stored number, if there is one.
+    ///
+    /// ```
+    /// use aileron_machinery::Phase;
+    ///
+    /// assert_eq!(Phase::from_number(10).map(Phase::is_aborted), Some(true));
+    /// assert_eq!(Phase::from_number(99), None);
+    /// ```
     pub fn from_number(number: i8) -> Option<Self> {
         usize::try_from(number).ok().and_then(|index| Self::ALL.get(index).copied())
     }
@@ -138,6 +161,13 @@ impl TryFrom<String> for Phase {
 }
 
 /// Who is to blame for a failure, which decides whose retry budget it uses.
+///
+/// ```
+/// use aileron_machinery::{ErrorKind, ExecutionError};
+///
+/// assert_eq!(ExecutionError::system("NodeLost", "node n1 does not answer").kind, ErrorKind::System);
+/// assert_eq!(ErrorKind::User.as_str(), "USER");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ErrorKind {
@@ -162,6 +192,19 @@ impl ErrorKind {
 }
 
 /// Why an attempt failed.
+///
+/// ```
+/// use aileron_machinery::{ErrorKind, ExecutionError, PhaseInfo, TaskInfo};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+/// # let task = task("batch", &Value::Null);
+///
+/// let error = ExecutionError::user("BatchFailed", "exit code 3");
+/// let phase = PhaseInfo::retryable_failure(error, TaskInfo::at(task.now));
+/// assert_eq!(phase.error().unwrap().kind, ErrorKind::User, "it uses an attempt of the user");
+///
+/// let error = ExecutionError::system("NodeLost", "node n1 does not answer");
+/// assert!(PhaseInfo::retryable_failure(error, TaskInfo::at(task.now)).is_system_retryable_failure());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExecutionError {
@@ -197,6 +240,16 @@ impl From<&pb::ExecutionError> for ExecutionError {
 }
 
 /// What the previous round saw: the part of the stored plugin state that a plugin may look at.
+///
+/// ```
+/// use aileron_machinery::{ObservedPhase, Phase, PhaseContext};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// let task = task("batch", &Value::Null);
+/// let prior = ObservedPhase { phase: Phase::Running, version: 1, reason: "2 of 3 workers".into() };
+/// let context = PhaseContext::new(&task, &prior);
+/// assert!(context.prior.phase == Phase::Running, "the job ran in the round before");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ObservedPhase {

@@ -12,6 +12,18 @@ pub use copilot_storage::CopilotStorage;
 pub use pod_templates::PodTemplates;
 
 /// Everything a plugin may know about the installation it runs in. Cheap to clone; never changed in place.
+///
+/// ```
+/// use std::sync::Arc;
+/// use aileron_machinery::Platform;
+/// use aileron_machinery::config::LogConfig;
+/// use aileron_machinery::testing::task;
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let mut task = task("batch", &Value::Null);
+/// task.platform = Platform { logs: Arc::new(LogConfig::kubernetes()), ..Platform::default() };
+/// assert!(task.platform.logs.kubernetes_enabled);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Platform {
     /// Section `plugins.k8s`.

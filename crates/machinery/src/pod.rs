@@ -30,12 +30,21 @@ pub mod times;
 pub mod tolerations;
 pub mod vscode;
 
-pub use arguments::needs_inputs;
-pub use base_template::find_base_template;
+pub(crate) use arguments::needs_inputs;
 pub use draft::PodDraft;
 pub use layers::{LayerContext, PodLayer, PodOptions, build_pod};
 pub use service_account::service_account;
 pub use source::{SIDECAR_TASK_TYPE, own_container};
 
 /// The annotation of a pod, and the template's configuration key, that names the container whose end ends the task.
+///
+/// ```
+/// use aileron_machinery::pod::{PRIMARY_CONTAINER_KEY, build_pod};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// let mut draft = build_pod(&task("batch", &Value::Null), Default::default())?;
+/// draft.end_with_primary();
+/// assert_eq!(draft.into_pod().metadata.annotations.unwrap()[PRIMARY_CONTAINER_KEY], "run-a0-0");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub const PRIMARY_CONTAINER_KEY: &str = phase::PRIMARY_CONTAINER_ANNOTATION;

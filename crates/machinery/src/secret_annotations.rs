@@ -14,6 +14,14 @@ const ANNOTATION_PREFIX: &str = "flyte.secrets/s";
 const ANNOTATION_SIZE_LIMIT: usize = 256 * 1024;
 
 /// A secret that cannot be written as an annotation.
+///
+/// ```
+/// use aileron_machinery::idl::flyteidl2::core::Secret;
+/// use aileron_machinery::secret_annotations::{SecretAnnotationError, secret_annotations};
+///
+/// let secret = Secret { key: "password".into(), mount_requirement: 9, ..Secret::default() };
+/// assert_eq!(secret_annotations(&[secret]), Err(SecretAnnotationError::MountRequirement(9)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretAnnotationError {
     /// A number that names no way of mounting.
@@ -25,6 +33,16 @@ pub enum SecretAnnotationError {
 }
 
 /// One annotation for each secret. Mirrors `secrets.MarshalSecretsToMapStrings`.
+///
+/// ```
+/// use aileron_machinery::idl::flyteidl2::core::Secret;
+/// use aileron_machinery::secret_annotations::secret_annotations;
+///
+/// let secret = Secret { group: "database".into(), key: "password".into(), ..Secret::default() };
+/// let annotations = secret_annotations(&[secret])?;
+/// assert_eq!(annotations.keys().collect::<Vec<_>>(), ["flyte.secrets/s0"]);
+/// # Ok::<(), aileron_machinery::secret_annotations::SecretAnnotationError>(())
+/// ```
 pub fn secret_annotations(secrets: &[Secret]) -> Result<BTreeMap<String, String>, SecretAnnotationError> {
     secrets
         .iter()

@@ -23,6 +23,17 @@ use crate::Platform;
 use unique_id::{UniqueIdError, fixed_length_unique_id};
 
 /// Which attempt of which action this is.
+///
+/// ```
+/// use aileron_machinery::testing::task;
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let task = task("batch", &Value::Null);
+/// let id = &task.metadata.id;
+/// assert_eq!(id.generated_name, "run-a0-0", "the name of the object");
+/// assert_eq!(id.generated_name_within(63)?, "run-a0-0");
+/// # Ok::<(), aileron_machinery::unique_id::UniqueIdError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskExecutionId {
@@ -53,6 +64,20 @@ impl TaskExecutionId {
 }
 
 /// Values decided for this one execution. They win over what the template says.
+///
+/// ```
+/// use std::sync::Arc;
+/// use aileron_machinery::Overrides;
+/// use aileron_machinery::pod::build_pod;
+/// use aileron_machinery::testing::task;
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let mut task = task("batch", &Value::Null);
+/// let overrides = &mut Arc::make_mut(&mut task.metadata).overrides;
+/// *overrides = Overrides { container_image: Some("image:2".into()), ..overrides.clone() };
+/// assert_eq!(build_pod(&task, Default::default())?.spec.containers[0].image.as_deref(), Some("image:2"));
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Overrides {
@@ -69,6 +94,17 @@ pub struct Overrides {
 }
 
 /// Everything about an attempt that is not the template itself.
+///
+/// ```
+/// use std::sync::Arc;
+/// use aileron_machinery::TaskMetadata;
+/// use aileron_machinery::testing::task;
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let mut task = task("batch", &Value::Null);
+/// task.metadata = Arc::new(TaskMetadata { interruptible: true, max_attempts: 3, ..(*task.metadata).clone() });
+/// assert_eq!(task.metadata.namespace, "p-d");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskMetadata {
@@ -104,6 +140,17 @@ pub struct TaskMetadata {
 /// One attempt of one task: what the methods of a plugin may look at.
 ///
 /// Values that must be fetched first are present only if the plugin [needs](crate::Needs) them.
+///
+/// ```
+/// use aileron_machinery::testing::{NOW, task};
+/// # use aileron_machinery::serde_json::json;
+///
+/// let task = task("kettle", &json!({"litres": 2}));
+/// assert_eq!(task.template.r#type, "kettle");
+/// assert_eq!(task.now, NOW.parse()?, "plugins do not read the clock");
+/// assert!(task.inputs.is_none(), "inputs must be asked for by `needs`");
+/// # Ok::<(), aileron_machinery::jiff::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TaskContext {
@@ -129,6 +176,18 @@ pub struct TaskContext {
 
 impl TaskContext {
     /// An attempt without anything that has to be fetched.
+    ///
+    /// ```
+    /// use aileron_machinery::idl::flyteidl2::core::TaskTemplate;
+    /// use aileron_machinery::jiff::Timestamp;
+    /// use aileron_machinery::{Platform, TaskContext, TaskMetadata, TaskPaths};
+    ///
+    /// let template = TaskTemplate { r#type: "kettle".into(), ..TaskTemplate::default() };
+    /// let paths = TaskPaths { input_prefix: "s3://data/in".into(), ..TaskPaths::default() };
+    /// let now = Timestamp::UNIX_EPOCH;
+    /// let task = TaskContext::new(template, TaskMetadata::default(), paths, Platform::default(), now);
+    /// assert_eq!(task.paths.input_path(), "s3://data/in/inputs.pb");
+    /// ```
     pub fn new(
         template: impl Into<Arc<TaskTemplate>>,
         metadata: impl Into<Arc<TaskMetadata>>,
@@ -150,6 +209,22 @@ impl TaskContext {
 
     /// What the plugin read from the definition of its kind, as a type. The default if there is no definition, or if it
     /// was read by a version of the plugin that kept something else.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use aileron_machinery::testing::task;
+    /// # use aileron_machinery::serde_json::{Value, json};
+    ///
+    /// /// What `K8sPlugin::read_definition` has returned.
+    /// #[derive(Default, serde::Deserialize)]
+    /// struct Facts {
+    ///     has_v2: bool,
+    /// }
+    /// let mut task = task("kettle", &Value::Null);
+    /// assert!(!task.definition_as::<Facts>().has_v2, "no definition is known yet");
+    /// task.definition = Some(Arc::new(json!({"has_v2": true})));
+    /// assert!(task.definition_as::<Facts>().has_v2);
+    /// ```
     pub fn definition_as<T: DeserializeOwned + Default>(&self) -> T {
         self.definition.as_deref().and_then(|facts| T::deserialize(facts).ok()).unwrap_or_default()
     }

@@ -14,6 +14,7 @@ mod real;
 mod sandbox;
 mod wire;
 
+use std::borrow::Cow;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -51,6 +52,8 @@ pub struct Options {
     pub namespaces: Vec<String>,
     /// The users whose requests [`Cluster::requests`] can return.
     pub audited: Vec<User>,
+    /// Which requests a real API server allows. The sandbox allows all.
+    pub authorization: Authorization,
     /// Additional kube-apiserver flags, each as `--name=value`. The sandbox ignores them.
     pub apiserver_flags: Vec<String>,
     /// Whether quota is counted, garbage is collected and deleted namespaces are emptied. A kube-controller-manager does
@@ -71,6 +74,16 @@ pub enum Server {
     Sandbox,
 }
 
+/// How a real API server decides whether a user may send a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Authorization {
+    /// Every user may do everything.
+    #[default]
+    AlwaysAllow,
+    /// A user may do what roles allow. [`User::Admin`] and [`User::Sim`] may do everything, all others nothing at first.
+    Rbac,
+}
+
 /// The identities that the API server knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum User {
@@ -82,6 +95,9 @@ pub enum User {
     OtherExecutor,
     /// Simulated nodes and operators: `system:masters` too, but separate from the admin in the audit log.
     Sim,
+    /// A service account, by namespace and name. The API server knows it if it is in [`Options::audited`], whether or not an
+    /// object `ServiceAccount` exists.
+    ServiceAccount(&'static str, &'static str),
 }
 
 /// A running control plane. Dropping it stops the processes and removes its files.
@@ -108,6 +124,7 @@ impl Default for Options {
             ready_timeout: Duration::from_secs(180),
             namespaces: vec!["flyte".to_owned()],
             audited: vec![User::Executor, User::OtherExecutor],
+            authorization: Authorization::default(),
             apiserver_flags: Vec::new(),
             controllers: false,
             recorded: false,
@@ -115,39 +132,67 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Everybody that the API server knows.
+    fn users(&self) -> Vec<User> {
+        let more = self.audited.iter().filter(|user| !User::ALL.contains(user));
+        User::ALL.iter().chain(more).copied().collect()
+    }
+}
+
+impl Authorization {
+    /// The value of kube-apiserver's flag `--authorization-mode`.
+    fn mode(self) -> &'static str {
+        match self {
+            Self::AlwaysAllow => "AlwaysAllow",
+            Self::Rbac => "RBAC",
+        }
+    }
+}
+
 impl User {
+    /// The users of every cluster.
     const ALL: [Self; 4] = [Self::Admin, Self::Executor, Self::OtherExecutor, Self::Sim];
 
     /// The user name that the API server sees.
     #[must_use]
-    pub fn username(self) -> &'static str {
+    pub fn username(self) -> Cow<'static, str> {
         match self {
-            Self::Admin => "admin",
-            Self::Executor => "system:serviceaccount:flyte:executor",
-            Self::OtherExecutor => "system:serviceaccount:flyte:other-executor",
-            Self::Sim => "sim",
+            Self::Admin => "admin".into(),
+            Self::Executor => "system:serviceaccount:flyte:executor".into(),
+            Self::OtherExecutor => "system:serviceaccount:flyte:other-executor".into(),
+            Self::Sim => "sim".into(),
+            Self::ServiceAccount(namespace, name) => format!("system:serviceaccount:{namespace}:{name}").into(),
         }
     }
 
-    fn groups(self) -> &'static str {
-        match self {
-            Self::Admin | Self::Sim => "system:masters",
-            Self::Executor | Self::OtherExecutor => "system:serviceaccounts,system:serviceaccounts:flyte",
-        }
+    fn groups(self) -> String {
+        let namespace = match self {
+            Self::Admin | Self::Sim => return "system:masters".to_owned(),
+            Self::Executor | Self::OtherExecutor => "flyte",
+            Self::ServiceAccount(namespace, _) => namespace,
+        };
+        format!("system:serviceaccounts,system:serviceaccounts:{namespace}")
     }
 
-    fn file_stem(self) -> &'static str {
+    fn file_stem(self) -> Cow<'static, str> {
         match self {
-            Self::Admin => "admin",
-            Self::Executor => "executor",
-            Self::OtherExecutor => "other-executor",
-            Self::Sim => "sim",
+            Self::Admin => "admin".into(),
+            Self::Executor => "executor".into(),
+            Self::OtherExecutor => "other-executor".into(),
+            Self::Sim => "sim".into(),
+            Self::ServiceAccount(namespace, name) => format!("{name}-of-{namespace}").into(),
         }
     }
 
     /// The server listens on loopback for one test run only, so a token need not be secret, only distinct.
     fn token(self) -> String {
         format!("token-of-{}", self.file_stem())
+    }
+
+    /// As in the real program, the clients of executors do not retry, so that the executor sees every refusal.
+    fn retries(self) -> bool {
+        matches!(self, Self::Admin | Self::Sim)
     }
 }
 
@@ -204,8 +249,8 @@ impl Cluster {
         let [etcd, peer, api] = free_ports()?;
         let url = format!("https://127.0.0.1:{api}");
         certs::write(dir.path())?;
-        write_tokens(dir.path())?;
-        for user in User::ALL {
+        write_tokens(dir.path(), &options.users())?;
+        for user in options.users() {
             write_kubeconfig(dir.path(), user, &url, Some(&dir.path().join("ca.crt")))?;
         }
         audit::write_policy(dir.path(), &options.audited)?;
@@ -213,7 +258,8 @@ impl Cluster {
         if options.recorded {
             flags.push("--storage-media-type=application/json".to_owned());
         }
-        let real = Real::start(binaries, dir.path(), Ports { etcd, peer, api }, &flags)?;
+        let ports = Ports { etcd, peer, api };
+        let real = Real::start(binaries, dir.path(), ports, options.authorization.mode(), &flags)?;
         let cluster = Self { url, options, plane: Plane::Real(real), dir };
         cluster.wait_ready().await?;
         Ok(cluster)
@@ -271,8 +317,7 @@ impl Cluster {
         let path = self.kubeconfig(user);
         let kubeconfig = Kubeconfig::read_from(&path).with_context(|| format!("reading {}", path.display()))?;
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        // As in the real program: the client does not retry, so the executor sees every refusal.
-        config.default_retry = !matches!(user, User::Executor | User::OtherExecutor);
+        config.default_retry = user.retries();
         Ok(Client::try_from(config)?)
     }
 
@@ -428,10 +473,10 @@ fn directory() -> Result<TempDir> {
     tempfile::Builder::new().prefix("aileron-cluster-").tempdir().context("creating the directory of the cluster")
 }
 
-fn write_tokens(dir: &Path) -> Result<()> {
+fn write_tokens(dir: &Path, users: &[User]) -> Result<()> {
     let line =
-        |user: User| format!("{},{},{},\"{}\"\n", user.token(), user.username(), user.file_stem(), user.groups());
-    Ok(fs::write(dir.join("tokens.csv"), User::ALL.map(line).concat())?)
+        |user: &User| format!("{},{},{},\"{}\"\n", user.token(), user.username(), user.file_stem(), user.groups());
+    Ok(fs::write(dir.join("tokens.csv"), users.iter().map(line).collect::<String>())?)
 }
 
 fn write_kubeconfig(dir: &Path, user: User, url: &str, authority: Option<&Path>) -> Result<()> {

@@ -4,6 +4,7 @@ pub mod chaos;
 pub mod cluster;
 pub mod events_stub;
 pub mod kubelet;
+pub mod manifests;
 pub mod recorder;
 pub mod sbom;
 pub mod storage_stub;

@@ -321,7 +321,17 @@ impl Recorder {
         let (Part { entries, end }, writes_after) = self.finish(quiet_for).await?;
         let settled = end.actions.iter().all(|action| has_ended(action));
         let (pool_limit, memory) = (POOL_LIMIT, Vec::new());
-        let evidence = Evidence { tasks, traces, api_faults, pool_limit, settled, writes_after, end, memory };
+        let evidence = Evidence {
+            tasks,
+            traces,
+            api_faults,
+            pool_limit,
+            settled,
+            writes_after,
+            end,
+            memory,
+            ..Evidence::default()
+        };
         Ok(Conclusion::of(entries, evidence))
     }
 

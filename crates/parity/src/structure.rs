@@ -8,6 +8,7 @@ mod diagram;
 mod graph;
 mod imports;
 mod list;
+mod public_items;
 mod references;
 mod tokens;
 mod workspace;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 pub use diagram::{crate_diagram, module_diagram};
 pub use graph::{ModuleGraph, Place};
 pub use list::{ListError, ModuleList};
+pub use public_items::{PublicItem, public_items};
 pub use workspace::{Member, members};
 
 /// The workspace or its sources could not be read.

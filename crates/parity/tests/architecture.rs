@@ -69,8 +69,23 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("aileron-history", &["aileron-action"]),
     (
+        "aileron-testkit",
+        &[
+            "aileron-history",
+            "aileron-executor",
+            "aileron-action",
+            "aileron-config",
+            "aileron-lease",
+            "aileron-machinery",
+            "aileron-kubekit",
+            "aileron-idl",
+            "aileron-apiserver",
+        ],
+    ),
+    (
         "aileron-simulator",
         &[
+            "aileron-testkit",
             "aileron-history",
             "aileron-parity",
             "aileron-executor",
@@ -87,6 +102,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "aileron-parity",
         &[
             "aileron",
+            "aileron-testkit",
             "aileron-history",
             "aileron-executor",
             "aileron-lease",

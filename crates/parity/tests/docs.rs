@@ -9,8 +9,14 @@ use aileron_parity::structure::members;
 
 #[path = "docs/architecture_page.rs"]
 mod architecture_page;
+#[path = "docs/deploy_files.rs"]
+mod deploy_files;
+#[path = "docs/examples.rs"]
+mod examples;
 #[path = "docs/names.rs"]
 mod names;
+#[path = "docs/plugin_steps.rs"]
+mod plugin_steps;
 
 fn root() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
@@ -65,9 +71,6 @@ const PLUGIN_PAGES: [(&str, &[&str]); 9] = [
     ("tensorflow", &["tensorflow"]),
 ];
 
-/// The permissions that the executor needs for objects of a plugin.
-const VERBS: &str = "[get, list, watch, create, patch, delete]";
-
 const KEYS: [&str; 3] = ["<!-- keys of ", " -->\n", "<!-- end of keys -->\n"];
 
 /// The part of the configuration reference about a section, with links for a page below `docs/plugins`.
@@ -114,7 +117,11 @@ fn every_plugin_has_a_page_with_its_kind_and_permissions() {
         }
         let Some(kind) = kind else { continue };
         let group = if kind.group.is_empty() { "\"\"" } else { &kind.group };
-        let rule = format!("- apiGroups: [{group}]\n  resources: [{}]\n  verbs: {VERBS}\n", kind.plural);
+        let rule = format!(
+            "- apiGroups: [{group}]\n  resources: [{}]\n  verbs: {}\n",
+            kind.plural,
+            deploy_files::verbs_for(&kind)
+        );
         for text in [&format!("API `{}`", kind.api_version()), &format!("`{}`", kind.kind), &rule] {
             assert!(page.contains(text), "{name}: no {text}");
         }

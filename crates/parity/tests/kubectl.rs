@@ -3,11 +3,12 @@
 //! They run with two versions: the `kubectl` on `PATH`, and the one of Debian's package, which is years older.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use aileron_apiserver::{ApiServer, Options};
+use aileron_parity::manifests::find_kubectl;
 use aileron_sandbox::{Node, NodeOptions};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
@@ -166,17 +167,6 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Runs `kubectl/find`.
-async fn find(arguments: &[&str]) -> Result<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("kubectl/find");
-    let output = Command::new(&script).args(arguments).stderr(Stdio::inherit()).output().await?;
-    let text = String::from_utf8(output.stdout)?;
-    let Some(path) = text.lines().last().filter(|_| output.status.success()) else {
-        bail!("{} found no kubectl; its output above has the reason", script.display())
-    };
-    Ok(path.into())
-}
-
 /// The columns of a table's row.
 fn row<'a>(table: &'a str, name: &str) -> Vec<&'a str> {
     let found = table.lines().find(|line| line.split_whitespace().next() == Some(name));
@@ -312,7 +302,7 @@ async fn run_all(kubectl: PathBuf) -> Result<()> {
 
 #[tokio::test]
 async fn kubectl_on_path_works() -> Result<()> {
-    run_all(find(&[]).await?).await
+    run_all(find_kubectl(&[])?).await
 }
 
 #[tokio::test]
@@ -323,5 +313,5 @@ async fn kubectl_of_debian_works() -> Result<()> {
         eprintln!("skipped: there is no apt-get to fetch the package with");
         return Ok(());
     }
-    run_all(find(&["--package"]).await?).await
+    run_all(find_kubectl(&["--package"])?).await
 }

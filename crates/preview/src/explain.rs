@@ -1,7 +1,7 @@
 //! Explains every field of the object of a task: which layer set it, from which document its value comes, and which
 //! layers set it before and were overwritten.
 //!
-//! Two methods are combined. [`trace`] compares the object after each layer. [`influence`] builds the object many
+//! Two methods are combined. `trace` compares the object after each layer. `influence` builds the object many
 //! times, each time with one value changed. Plugins need no code for this: both methods only call their build function.
 
 mod compare;

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use aileron_simulator::determinism::simulate;
 use aileron_simulator::mutations::{self, Options};
-use aileron_simulator::patterns::Pattern;
 use aileron_simulator::verdict::Violation;
 use aileron_simulator::world::{self, Plan};
+use aileron_testkit::simulation::patterns::Pattern;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use serde::{Deserialize, Serialize};

@@ -15,8 +15,8 @@ use anyhow::{Context, Result, bail};
 
 pub use list::{Edit, MUTATIONS, Mutation};
 
-use crate::patterns::Pattern;
 use crate::verdict::Violation;
+use aileron_testkit::simulation::patterns::Pattern;
 
 /// A changed executor may do nothing but run in circles. A correct run takes about a second.
 const HANGS_AFTER: Duration = Duration::from_secs(60);

@@ -20,7 +20,7 @@ use kube::runtime::watcher::{self, Event};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::determinism::Random;
+use aileron_testkit::simulation::random::Random;
 
 const GROUP: &str = "simulation.aileron.test";
 

@@ -11,10 +11,10 @@ use tokio::time::sleep;
 
 pub use aileron_history::traces::Traces;
 
-use crate::determinism::Random;
-use crate::history::History;
 use crate::operator;
 use crate::workload::{NAMESPACES, Planned};
+use aileron_testkit::simulation::history::History;
+use aileron_testkit::simulation::random::Random;
 
 /// The finalizer of another controller.
 const HOLD: &str = "example.org/hold";

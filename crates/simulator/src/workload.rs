@@ -9,7 +9,7 @@ use kube::api::ObjectMeta;
 
 pub use aileron_history::plan::Expected;
 
-use crate::determinism::Random;
+use aileron_testkit::simulation::random::Random;
 
 /// Namespaces of tasks. The second one has a quota.
 pub const NAMESPACES: [&str; 2] = ["team-a", "team-b"];

@@ -1,6 +1,5 @@
 //! One run: everything together, from an empty cluster to the verdict.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,44 +10,33 @@ use aileron_apiserver::{ApiServer, Clock, Options};
 use aileron_machinery::time::clock::Clock as _;
 use aileron_parity::kubelet::{Kubelet, Settings, Store};
 use aileron_parity::suite::script;
+use aileron_testkit::simulation::clock::SimulatedClock;
+use aileron_testkit::simulation::conclusion::{Conclusion, Extent, conclude};
+use aileron_testkit::simulation::executors::Executors;
+use aileron_testkit::simulation::faults::{Faults, Incident};
+use aileron_testkit::simulation::history::{self, History, Renumbering};
+use aileron_testkit::simulation::network::{Network, Shared};
+use aileron_testkit::simulation::observation::{kinds_of_executor, observe};
+use aileron_testkit::simulation::patterns::Pattern;
+use aileron_testkit::simulation::random::Random;
+use aileron_testkit::simulation::services::Services;
 use anyhow::{Context, Result};
-use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ResourceQuota;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, ApiResource, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::determinism::{Random, SimulatedClock};
-use crate::executors::Executors;
-use crate::faults::{Faults, Incident};
-use crate::history::{self, Change, History, Renumbering, What};
-use crate::network::{Network, Shared};
+use crate::configuration::Configuration;
 use crate::operator;
-use crate::patterns::Pattern;
 use crate::people::{People, Traces};
-use crate::process::Process;
-use crate::services::Services;
 use crate::verdict::{self, Evidence, Violation};
 use crate::workload::{self, DATA, NAMESPACES, Planned};
 
-/// How long after the last fault every task must have ended. The longest waits on the way: the lease of a killed leader
-/// (15 s), a request that hangs (65 s), the longest pause between two tries (30 s) a few times, a clock that was wrong
-/// (150 s), and tasks that run one after the other. It is shorter than the time after which safety rounds look for changes
-/// that nobody reported (600 s): those must not hide a lost wake-up.
-const SETTLES_WITHIN: Duration = Duration::from_secs(500);
-/// How long after the end of all actions executors may still clean up: they look for objects that were left behind every
-/// 2 s, a pod with side containers is left alone for 10 s, and if the leader was killed at the end, another one begins when
-/// the lease has expired, within 15 s.
-const CLEANED_UP_WITHIN: Duration = Duration::from_secs(30);
 /// How often all tasks of the runtime get their turn until none is ready any more. A few times are enough.
 const READY_ROUNDS: usize = 1_000;
-/// How long the final state must stay as it is.
-const STABLE_FOR: Duration = Duration::from_secs(60);
-
-/// How long after the deletion of all actions nothing of them may be in memory. Objects are deleted within seconds; the
-/// executor counts its memory every 10 s, and forgets its own writes that no watch showed after 30 s.
-const FORGOTTEN_WITHIN: Duration = Duration::from_secs(60);
+/// The objects that do the work of actions.
+const WORK: [&str; 2] = ["pods", "simjobs.simulation.aileron.test"];
 
 /// What a run consists of.
 #[derive(Clone, Debug)]
@@ -93,7 +81,9 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
     let services = Services::new(Arc::clone(&shared));
     let admin = Network::of_other(&shared, "admin");
     install(&admin).await?;
-    observe(&shared);
+    let kinds =
+        [("pods", ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"))), ("simjobs", operator::resource())];
+    observe(&shared, kinds.into_iter().chain(kinds_of_executor()));
 
     let tasks = match plan {
         Plan::Random => workload::tasks(seed, &services.store),
@@ -106,8 +96,13 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
         Random::new(seed, "operator"),
     );
     tokio::spawn(jobs);
-    let executors =
-        Executors::new(Arc::clone(&shared), services.clone(), clock.clone(), Random::new(seed, "executors"), replicas);
+    let configuration = Configuration::first();
+    let configure = {
+        let configuration = configuration.clone();
+        Box::new(move || configuration.read())
+    };
+    let random = Random::new(seed, "executors");
+    let executors = Executors::new(Arc::clone(&shared), services.clone(), clock.clone(), random, replicas, configure);
     let executors = Arc::new(executors);
     executors.start();
     for planned in &tasks {
@@ -123,7 +118,7 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
             random: Random::new(seed, "people"),
         };
         let limit = if people.random.chance(0.6) { 5 } else { 0 };
-        tokio::join!(people.run(&tasks, faults.end, limit), inject(&shared, &services, &executors));
+        tokio::join!(people.run(&tasks, faults.end, limit), inject(&shared, &services, &executors, &configuration));
     }
     faults.stop();
     services.restore();
@@ -131,27 +126,21 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
     *shared.outage.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
     history.note("faults end");
 
-    let settled = settle(&server, &clock, &tasks).await;
+    let last_submission = tasks.iter().map(|planned| planned.at).max().unwrap_or_default();
+    let extent = Extent { namespaces: &NAMESPACES, work: &WORK, last_submission };
+    let Conclusion { settled, writes_after, end, memory } = conclude(&shared, &executors, &clock, extent).await;
     let api_faults = pattern != Pattern::None || faults.hit_the_api_server();
-    let mut writes_after = Vec::new();
-    if settled.is_some() {
-        history.note("everything has ended");
-        let count = history.entries().len();
-        sleep(STABLE_FOR).await;
-        writes_after = history.entries().split_off(count);
-    }
-    let end = verdict::final_state(&server);
-    let memory = if settled.is_some() { delete_everything(&shared, &executors).await } else { Vec::new() };
     let tasks = tasks.iter().map(verdict::planned).collect();
     let evidence = Evidence {
         tasks,
         traces,
         api_faults,
         pool_limit: faults.pool_limit(),
-        settled: settled.is_some(),
+        settled,
         writes_after,
         end,
         memory,
+        ..Evidence::default()
     };
     let violations = verdict::all(history.entries(), &evidence);
     let (writes, changes) = (shared.writes.load(Ordering::Relaxed), shared.changes.load(Ordering::Relaxed));
@@ -198,56 +187,8 @@ async fn submit(client: kube::Client, planned: Planned) {
     let _ = actions.create(&PostParams::default(), &action).await;
 }
 
-/// Records every change of the objects that checks are about.
-fn observe(shared: &Arc<Shared>) {
-    let kinds = [
-        ("pods", ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"))),
-        ("taskactions", ApiResource::from_gvk(&GroupVersionKind::gvk("flyte.org", "v1", "TaskAction"))),
-        ("leases", ApiResource::from_gvk(&GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease"))),
-        ("simjobs", operator::resource()),
-    ];
-    for (resource, kind) in kinds {
-        let shared = Arc::clone(shared);
-        let mut revision = shared.server.store().revision().to_string();
-        tokio::spawn(async move {
-            let api: Api<DynamicObject> = Api::all_with(shared.server.client(), &kind);
-            let mut renumbering = Renumbering::default();
-            loop {
-                let now = shared.renumbering();
-                if std::mem::replace(&mut renumbering, now) != now {
-                    revision = now.first.to_string();
-                }
-                let Ok(changes) = api.watch(&WatchParams::default(), &revision).await else {
-                    // The kind is not served now.
-                    sleep(Duration::from_millis(50)).await;
-                    continue;
-                };
-                let mut changes = changes.boxed();
-                while let Ok(Some(change)) = changes.try_next().await {
-                    let (change, object) = match change {
-                        WatchEvent::Added(object) => (Change::Created, object),
-                        WatchEvent::Modified(object) => (Change::Modified, object),
-                        WatchEvent::Deleted(object) => (Change::Deleted, object),
-                        WatchEvent::Bookmark(_) => continue,
-                        WatchEvent::Error(_) => {
-                            // The history was dropped, see `Incident::Compaction`. Nothing was missed.
-                            revision = shared.server.store().revision().to_string();
-                            break;
-                        }
-                    };
-                    revision = object.metadata.resource_version.clone().unwrap_or_default();
-                    let mut object = serde_json::to_value(object).unwrap_or_default();
-                    let shown = revision.parse::<u64>().unwrap_or_default() + renumbering.offset;
-                    object["metadata"]["resourceVersion"] = shown.to_string().into();
-                    shared.history.add(What::Changed { resource, change, object: Arc::new(object) });
-                }
-            }
-        });
-    }
-}
-
 /// Lets the incidents happen.
-async fn inject(shared: &Arc<Shared>, services: &Services, executors: &Arc<Executors>) {
+async fn inject(shared: &Arc<Shared>, services: &Services, executors: &Arc<Executors>, configuration: &Configuration) {
     let begin = tokio::time::Instant::now();
     for (at, incident) in shared.faults.incidents.clone() {
         tokio::time::sleep_until(begin + at).await;
@@ -266,7 +207,7 @@ async fn inject(shared: &Arc<Shared>, services: &Services, executors: &Arc<Execu
                 *shared.outage.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(until);
                 shared.server.faults().drop_watches();
             }
-            Incident::PoolLimit(limit) => executors.set_pool_limit(limit),
+            Incident::PoolLimit(limit) => configuration.set_pool_limit(limit, executors, &shared.history),
             Incident::EventsOutage(span) => services.fail("events", span),
             Incident::CacheOutage(span) => services.fail("cache", span),
             Incident::StorageOutage(span) => services.fail("storage", span),
@@ -291,37 +232,4 @@ async fn inject(shared: &Arc<Shared>, services: &Services, executors: &Arc<Execu
         }
     }
     tokio::time::sleep_until(begin + shared.faults.end).await;
-}
-
-/// Deletes all actions, as the control plane does with old runs. Returns what each process keeps in memory afterwards.
-async fn delete_everything(shared: &Arc<Shared>, executors: &Executors) -> Vec<(String, BTreeMap<String, usize>)> {
-    shared.history.note("all actions are deleted");
-    let client = Network::of_other(shared, "control-plane");
-    for namespace in NAMESPACES {
-        let actions: Api<TaskAction> = Api::namespaced(client.clone(), namespace);
-        let _ = actions.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
-    }
-    sleep(FORGOTTEN_WITHIN).await;
-    let entries = |process: Arc<Process>| {
-        let entries = process.memory.entries();
-        (process.name.to_string(), entries.into_iter().map(|(name, count)| (name.to_owned(), count)).collect())
-    };
-    executors.alive().into_iter().map(entries).collect()
-}
-
-/// Waits until every action has ended and bears the labels of its end. `None` if that takes too long.
-async fn settle(server: &ApiServer, clock: &SimulatedClock, tasks: &[Planned]) -> Option<()> {
-    let begin = clock.elapsed();
-    let last = tasks.iter().map(|planned| planned.at).max().unwrap_or_default();
-    loop {
-        sleep(Duration::from_secs(1)).await;
-        let actions = server.store().objects("taskactions.flyte.org");
-        if clock.elapsed() > last && actions.iter().all(verdict::has_ended) {
-            sleep(CLEANED_UP_WITHIN).await;
-            return Some(());
-        }
-        if clock.elapsed() - begin > SETTLES_WITHIN {
-            return None;
-        }
-    }
 }

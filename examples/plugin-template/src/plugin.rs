@@ -87,29 +87,31 @@ impl K8sPlugin for BatchPlugin {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use aileron_machinery::Phase;
-    use aileron_machinery::testing::{phase, task};
+    use aileron_machinery::serde_json::Value;
+    use aileron_testkit::{PhaseTable, task};
 
     use super::*;
-    use crate::resource::BatchJobStatus;
 
-    // TODO(plugin): 5. A row for each state of your operator.
+    // TODO(plugin): 5a. A row for each state of your operator, with a part of what the user reads.
     #[test]
     fn the_phase_is_that_of_the_status() {
         let plugin = BatchPlugin::new(BatchConfig::default());
         let task = task("batch", &json!({"parallelism": 4, "queue": "urgent"}));
-        let mut job = plugin.build(&task).unwrap();
+        let status = |phase: &str| json!({"phase": phase, "message": "4 of 4 pods"});
+        PhaseTable::of(&plugin, &task)
+            .row(Value::Null, Phase::Queued, "queue urgent")
+            .row(status("Running"), Phase::Running, "4 of 4 pods")
+            .row(status("Succeeded"), Phase::Success, "")
+            .row(status("Failed"), Phase::RetryableFailure, "[BatchJobFailed] 4 of 4 pods")
+            .row(status("Confused"), Phase::Undefined, "")
+            .assert();
+    }
+
+    #[test]
+    fn the_settings_reach_the_job() {
+        let plugin = BatchPlugin::new(BatchConfig::default());
+        let job = plugin.build(&task("batch", &json!({"parallelism": 4, "queue": "urgent"}))).unwrap();
         assert_eq!((job.spec.parallelism, job.spec.queue.as_str()), (4, "urgent"));
-        let table = [
-            ("", Phase::Queued),
-            ("Running", Phase::Running),
-            ("Succeeded", Phase::Success),
-            ("Failed", Phase::RetryableFailure),
-            ("Confused", Phase::Undefined),
-        ];
-        for (state, expected) in table {
-            job.status = Some(BatchJobStatus { phase: state.into(), message: "m".into() });
-            assert_eq!(phase(&plugin, &task, &job).phase(), expected, "{state}");
-        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn config_knows_the_section() {
         output(config, &["config", "show", "--config", "config.yaml"]),
         "plugins:\n  batch:\n    default-queue: nightly # config.yaml:3\n"
     );
-    output(config, &["config", "check", "--config", "config.yaml"]);
+    output(config, &["config", "check", "--config", "config.yaml", "--storage.type", "mem"]);
     let schema: Value = from_str(&output("", &["config", "schema"])).unwrap();
     let description = &schema["$defs"]["BatchConfig"]["properties"]["default-queue"]["description"];
     assert_eq!(description, "The queue of tasks that name none.");

@@ -167,7 +167,7 @@ mod tests {
     fn a_rule_for_a_plugin_that_is_not_there_fails_or_is_passed_over() {
         let with = |missing| RegistryRules { rules_for: vec![rule("a", "", "sprak", missing)], ..Default::default() };
         let failing = list(&with(OnMissing::Fail));
-        assert!(failing.suspicious_rules()[0].contains("did you mean \"spark\"?; tasks it is for will fail"));
+        assert!(failing.suspicious_rules()[0].message.contains("did you mean \"spark\"?; tasks it is for will fail"));
         let error = chosen(&failing, ["spark", "a", "d"]).unwrap_err().to_string();
         assert!(error.starts_with("tasks.task-plugins.overrides[0] wants plugin \"sprak\""), "{error}");
         assert_eq!(chosen(&failing, ["spark", "b", "d"]), Ok(("spark", Why::Declared)));
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(chosen(&passing, ["spark", "a", "d"]), Ok(("spark", Why::Declared)));
         let plugins = aileron_plugins::builtin().build(&Default::default()).unwrap();
         let refused = PluginList::new(&plugins, &with(OnMissing::RefuseStart)).unwrap_err();
-        assert!(refused.to_string().contains("overrides[0].task-types.spark names plugin \"sprak\""), "{refused}");
+        assert!(refused.to_string().contains("overrides.0.task-types.spark: names plugin \"sprak\""), "{refused}");
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
     fn a_rule_for_a_type_that_is_almost_declared_is_told() {
         let defaults = BTreeMap::from([("sparc".to_owned(), "spark".to_owned())]);
         let list = list(&RegistryRules { default_for_task_types: defaults, ..Default::default() });
-        assert!(list.suspicious_rules().iter().any(|warning| warning.ends_with("did you mean \"spark\"?")));
+        assert!(list.suspicious_rules().iter().any(|rule| rule.message.ends_with("did you mean \"spark\"?")));
         assert_eq!(chosen(&list, ["sparc", "", ""]), Ok(("spark", Why::ForType)));
     }
 }

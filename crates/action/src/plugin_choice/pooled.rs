@@ -6,47 +6,48 @@
 
 use std::collections::BTreeMap;
 
-use super::rules::unusual_type;
-use super::{PluginList, RegistryError, Why};
+use super::rules::{RuleCheck, RuleProblem, unusual_type};
+use super::{PluginList, Why};
 
 impl PluginList {
-    /// Compares the task types of pools with the plugins that serve them. Returns the entries that are allowed but look
-    /// like mistakes.
-    ///
-    /// # Errors
-    /// A pool names a task type that a plugin without Kubernetes objects serves: the pool would not limit these tasks.
-    pub(super) fn check_pools(&self, pooled: &BTreeMap<String, Vec<String>>) -> Result<Vec<String>, RegistryError> {
-        let (mut errors, mut suspicious) = (Vec::new(), Vec::new());
-        for (pool, task_type) in pooled.iter().flat_map(|(pool, types)| types.iter().map(move |it| (pool, it))) {
-            let at = format!("tasks.pools.{pool}.task-types names {task_type:?}");
+    /// Compares the task types of pools with the plugins that serve them. A pool that names a task type which a plugin
+    /// without Kubernetes objects serves is a mistake: the pool would not limit these tasks.
+    pub(super) fn check_pools(&self, pooled: &BTreeMap<String, Vec<String>>) -> RuleCheck {
+        let mut check = RuleCheck::default();
+        let entries = pooled.iter().flat_map(|(pool, types)| types.iter().enumerate().map(move |it| (pool, it)));
+        for (pool, (index, task_type)) in entries {
+            let index = index.to_string();
+            let path = ["tasks", "pools", pool, "task-types", &index];
             let core_plugin = |index: usize| {
                 let plugin = &self.plugins[index];
                 plugin.kind.is_none().then_some(&plugin.entry.id)
             };
+            let suspicious = |message: String| RuleProblem::new(&path, message);
             match self.choose(task_type, "", "") {
                 Ok(choice) => {
                     if let Some(id) = core_plugin(choice.index) {
-                        errors.push(format!(
-                            "{at}, which plugin {id:?} serves; it makes no Kubernetes objects, and its tasks wait for no \
-                             token"
-                        ));
+                        let message = format!(
+                            "plugin {id:?} serves {task_type:?}; it makes no Kubernetes objects, and its tasks wait for \
+                             no token"
+                        );
+                        check.errors.push(RuleProblem::new(&path, message));
                     }
                     let unusual = (choice.why == Why::Default).then(|| unusual_type(&self.plugins, task_type));
-                    suspicious.extend(unusual.flatten().map(|problem| format!("{at}; {problem}")));
+                    check.suspicious.extend(unusual.flatten().map(suspicious));
                 }
-                Err(error) => suspicious.push(format!("{at}, but tasks of it fail: {error}")),
+                Err(error) => check.suspicious.push(suspicious(format!("tasks of type {task_type:?} fail: {error}"))),
             }
             for (number, rule) in self.rules_for.iter().enumerate() {
                 let named = rule.task_types.get(task_type).and_then(|(_, place)| *place);
                 if let Some(id) = named.and_then(core_plugin) {
-                    suspicious.push(format!(
-                        "{at}, which tasks.task-plugins.overrides[{number}] sends to plugin {id:?}; it makes no \
+                    check.suspicious.push(suspicious(format!(
+                        "tasks.task-plugins.overrides[{number}] sends {task_type:?} to plugin {id:?}; it makes no \
                          Kubernetes objects, and tasks of that project or domain wait for no token"
-                    ));
+                    )));
                 }
             }
         }
-        if errors.is_empty() { Ok(suspicious) } else { Err(RegistryError(errors)) }
+        check
     }
 }
 
@@ -54,7 +55,7 @@ impl PluginList {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::{RegistryRules, RuleFor, UnknownTaskTypes};
+    use super::super::{RegistryError, RegistryRules, RuleFor, UnknownTaskTypes};
     use super::*;
 
     fn list(rules: RegistryRules, task_type: &str) -> Result<PluginList, RegistryError> {
@@ -66,7 +67,7 @@ mod tests {
     #[test]
     fn a_pool_for_tasks_that_never_ask_for_a_token_stops_the_start() {
         let error = list(RegistryRules::default(), "core-sleep").unwrap_err().to_string();
-        let words = "tasks.pools.licences.task-types names \"core-sleep\", which plugin \"core-sleep\" serves";
+        let words = "tasks.pools.licences.task-types.0: plugin \"core-sleep\" serves \"core-sleep\"";
         assert!(error.contains(words), "{error}");
         let sent = [("spark".to_owned(), "core-sleep".to_owned())];
         let sent_away = RegistryRules { default_for_task_types: sent.clone().into(), ..RegistryRules::default() };
@@ -74,17 +75,17 @@ mod tests {
             list(sent_away, "spark").is_err(),
             "the plugin that serves the type counts, not the one that declares it"
         );
-        assert_eq!(list(RegistryRules::default(), "spark").unwrap().suspicious_rules(), [""; 0]);
+        assert_eq!(list(RegistryRules::default(), "spark").unwrap().suspicious_rules(), []);
         assert_eq!(
             list(RegistryRules::default(), "shell").unwrap().suspicious_rules(),
-            [""; 0],
+            [],
             "the default plugin takes it"
         );
 
         let rule = RuleFor { project: "p".into(), task_types: sent.into(), ..RuleFor::default() };
         let list = list(RegistryRules { rules_for: vec![rule], ..RegistryRules::default() }, "spark").unwrap();
         assert!(
-            list.suspicious_rules()[0].contains("overrides[0] sends to plugin \"core-sleep\""),
+            list.suspicious_rules()[0].message.contains("overrides[0] sends \"spark\" to plugin \"core-sleep\""),
             "{:?}",
             list.suspicious_rules()
         );
@@ -93,9 +94,17 @@ mod tests {
     #[test]
     fn a_task_type_that_looks_like_a_mistake_is_reported() {
         let almost = list(RegistryRules::default(), "sparc").unwrap();
-        assert!(almost.suspicious_rules()[0].ends_with("did you mean \"spark\"?"), "{:?}", almost.suspicious_rules());
+        assert!(
+            almost.suspicious_rules()[0].message.ends_with("did you mean \"spark\"?"),
+            "{:?}",
+            almost.suspicious_rules()
+        );
         let strict = RegistryRules { unknown_task_types: UnknownTaskTypes::Fail, ..RegistryRules::default() };
         let unserved = list(strict, "shell").unwrap();
-        assert!(unserved.suspicious_rules()[0].contains("but tasks of it fail"), "{:?}", unserved.suspicious_rules());
+        assert!(
+            unserved.suspicious_rules()[0].message.contains("tasks of type \"shell\" fail"),
+            "{:?}",
+            unserved.suspicious_rules()
+        );
     }
 }

@@ -7,7 +7,8 @@ use super::format::DocumentFormat;
 const CHECK_EXAMPLES: &str = "\
 Examples:
   aileron config check --config '/etc/flyte/config/*.yaml'
-  aileron config check --config config.yaml --executor.gc.interval 5m";
+  aileron config check --config config.yaml --executor.gc.interval 5m
+  aileron config check --config config.yaml --strict";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -19,8 +20,18 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Report all mistakes in the configuration; the exit code is 2 if there is one
+    ///
+    /// It refuses exactly what `run` refuses before it connects to the cluster. Files that the configuration names, such
+    /// as certificates, are read.
     #[command(after_help = CHECK_EXAMPLES)]
-    Check(ConfigArguments),
+    Check {
+        #[command(flatten)]
+        config: ConfigArguments,
+        /// Also refuse sections that neither this executor nor another part of Flyte has, and rules that name a plugin of
+        /// Flyte that does not exist here
+        #[arg(long)]
+        strict: bool,
+    },
     /// Print the JSON Schema of a configuration file, for editors
     Schema,
     /// Print a configuration file with every key, its meaning and its default

@@ -52,6 +52,10 @@ cluster: that of --kubeconfig or KUBECONFIG, else the running sandbox, else the 
 pub struct RunArguments {
     #[command(flatten)]
     pub config: ConfigArguments,
+    /// Refuse sections that neither this executor nor another part of Flyte has, and rules that name a plugin of Flyte that
+    /// does not exist here
+    #[arg(long)]
+    pub strict: bool,
     #[command(flatten)]
     pub cluster: ClusterArguments,
     /// Which log records are written, instead of `logger.level`: error, warn, info, debug, trace, or a filter such as

@@ -1,18 +1,18 @@
 //! `aileron config`: checks, documents and shows the configuration.
 
+use aileron_config::Secrets;
 use aileron_config::explain::{Selection, located};
-use aileron_config::{Secrets, Sources};
 
-use crate::arguments::{ConfigCommand, DocumentFormat};
+use crate::arguments::{ConfigArguments, ConfigCommand, DocumentFormat};
 use crate::configuration;
 use crate::display::output;
-use crate::failure::{EXIT_USAGE, Failure};
+use crate::failure::Failure;
 use crate::program::Program;
 
 pub fn run(program: &Program, command: ConfigCommand, overrides: Vec<(String, String)>) -> Result<(), Failure> {
     let without_overrides = |command: &str| super::refuse_overrides(program, command, &overrides);
     match command {
-        ConfigCommand::Check(arguments) => check(program, &configuration::sources(&arguments, overrides)?),
+        ConfigCommand::Check { config, strict } => check(program, &config, overrides, strict),
         ConfigCommand::Show { config, all, show_secrets, output } => {
             let loaded = configuration::load(program, &config, overrides)?;
             for warning in &loaded.warnings {
@@ -40,32 +40,21 @@ pub fn run(program: &Program, command: ConfigCommand, overrides: Vec<(String, St
     }
 }
 
-fn check(program: &Program, sources: &Sources) -> Result<(), Failure> {
-    let report = program.loader().check(sources);
-    for warning in &report.warnings {
-        output::warn(&warning.to_string());
+fn check(
+    program: &Program,
+    arguments: &ConfigArguments,
+    overrides: Vec<(String, String)>,
+    strict: bool,
+) -> Result<(), Failure> {
+    let (draft, files) = configuration::checked(program, arguments, overrides, strict);
+    let count = draft.errors().len();
+    if count == 0 {
+        configuration::report(&draft);
     }
-    match report.errors {
-        Some(errors) => {
-            let count = errors.0.len();
-            output::report_failure(&errors.into());
-            output::print(&format!("{count} mistake{}\n", if count == 1 { "" } else { "s" }))?;
-            Err(Failure::AlreadyReported(EXIT_USAGE))
-        }
-        None => {
-            check_plugin_rules(program, sources)?;
-            let names: Vec<_> = sources.files.iter().map(|file| file.name.as_str()).collect();
-            let from = if names.is_empty() { "no files".to_owned() } else { names.join(", ") };
-            output::print(&format!("the configuration is valid ({from})\n"))
-        }
+    if let Err(failure) = configuration::finish(draft) {
+        output::print(&format!("{count} mistake{}\n", if count == 1 { "" } else { "s" }))?;
+        return Err(failure);
     }
-}
-
-/// Checks the rules for plugins and pools against the plugins of the program, as at the start of the executor.
-fn check_plugin_rules(program: &Program, sources: &Sources) -> Result<(), Failure> {
-    let config = program.loader().load(sources).map_err(|errors| Failure::Usage(errors.to_string()))?.config;
-    for warning in configuration::plugin_list(program, &config)?.suspicious_rules() {
-        output::warn(warning);
-    }
-    Ok(())
+    let from = if files.is_empty() { "no files".to_owned() } else { files.join(", ") };
+    output::print(&format!("the configuration is valid ({from})\n"))
 }

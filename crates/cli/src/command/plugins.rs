@@ -61,8 +61,8 @@ pub fn run(program: &Program, arguments: &ListArguments, overrides: Vec<(String,
             output::warn(warning);
         }
     }
-    for warning in list.suspicious_rules() {
-        output::warn(warning);
+    for rule in list.suspicious_rules() {
+        output::warn(&rule.to_string());
     }
     for plugin in list.plugins() {
         if let Availability::Unavailable(missing) = availability(plugin, &served) {
@@ -142,7 +142,8 @@ fn as_json(list: &PluginList, served: &ServedKinds) -> Value {
             },
         })
     };
-    let warnings = [list.suspicious_rules(), list.warnings()].concat();
+    let rules = list.suspicious_rules().iter().map(ToString::to_string);
+    let warnings: Vec<_> = rules.chain(list.warnings().iter().cloned()).collect();
     json!({ "plugins": list.plugins().iter().map(plugin).collect::<Vec<_>>(), "warnings": warnings })
 }
 

@@ -33,7 +33,7 @@ pub fn offline(
     arguments: &TaskArguments,
     overrides: Vec<(String, String)>,
 ) -> Result<(Offline, Loaded), Failure> {
-    let sources = configuration::sources(&arguments.config, overrides)?;
+    let sources = configuration::sources(&arguments.config, overrides);
     let environment = sources.environment.clone();
     let loaded = program.loader().load(&sources)?;
     for warning in &loaded.warnings {

@@ -25,8 +25,12 @@ use crate::program::Program;
 const NAMESPACE: &str = "flyte";
 
 pub fn run(program: &Program, arguments: &RunArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
-    let loaded = configuration::load(program, &arguments.config, overrides)?;
+    let (draft, _) = configuration::checked(program, &arguments.config, overrides, arguments.strict);
+    let loaded = configuration::finish(draft)?;
     logging::start(&loaded.config.logger, arguments.log_level.as_deref(), log_format(arguments, &loaded))?;
+    for note in &loaded.notes {
+        tracing::info!("{note}");
+    }
     for warning in &loaded.warnings {
         tracing::warn!(key = warning.path, origin = %warning.origin, "{}", warning.message);
     }

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::options::ExecutorConfig;
+use crate::configuration;
 use crate::program::Program;
 
 /// The namespace of the executor. PodTemplates in it apply to tasks of all namespaces.
@@ -62,7 +63,8 @@ pub fn configure(
     if !sources.files.is_empty() {
         all.extend(files::read(&sources.files)?);
     }
-    let sources = Sources { files: all, environment: sources.environment.clone(), flags: sources.overrides.clone() };
+    let (environment, flags) = (sources.environment.clone(), sources.overrides.clone());
+    let sources = Sources { files: all, environment, flags, ..Sources::default() };
     Ok(program.loader().load(&sources)?.config)
 }
 
@@ -78,6 +80,9 @@ impl Executor {
             let recorded = install_recorder()?;
             let endpoints = Endpoints::bind(&config.executor, readiness.clone(), recorded, client.clone()).await?;
             tokio::spawn(endpoints.run(stop.clone()));
+        }
+        for rule in configuration::plugin_list(program, &config)?.suspicious_rules() {
+            tracing::warn!("{rule}");
         }
         let options = RunOptions {
             plugins: program.plugins(&config)?,

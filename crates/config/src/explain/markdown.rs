@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::write::sorted;
+use crate::schema::foreign;
 use crate::schema::shape::{Field, Kind, Shape};
 
 /// The page with every key of the schema, its type, its default and its meaning.
@@ -17,6 +18,7 @@ pub(crate) fn markdown_of(schema: &Value, defaults: &Value) -> String {
             None => page.section(field.name, field.doc, field.shape, default_of(defaults, field.name)),
         }
     }
+    page.unread_sections();
     page.text
 }
 
@@ -25,8 +27,10 @@ const INTRODUCTION: &str = "\
 
 <!-- Generated from the types in crates/config, crates/machinery and crates/plugins: change the comments there. -->
 
-Sections, keys and defaults are those of Flyte's executor. Sections of other Flyte services that are known by name are\nignored with a warning; an unknown section or key is refused.
+Sections, keys and defaults are those of Flyte's executor, so the files of an installation can be used as they are.
 
+- [Sections of other parts of Flyte](#sections-that-are-not-read) are not read. A section that nobody knows is not read
+  either and gives a warning; with `--strict` it is an error. An unknown key in a section that is read is an error.
 - Keys marked **Aileron only** do not exist in Flyte's executor.
 - Keys marked **No effect** are accepted, so that an existing file can be loaded, but the executor does not use them. If
   a file sets such a key to something else than its default, the executor prints a warning.
@@ -37,8 +41,10 @@ Sections, keys and defaults are those of Flyte's executor. Sections of other Fly
 - The letter case of keys does not matter. The keys of a map become lower case unless they contain a dot. To keep their
   letter case, write a list of maps with one entry each.
 - A map or list that is set replaces its default as a whole. `null` and an empty map mean \"not set\".
-- Durations are written like `30s`, `5m` or `1h30m`, quantities like `500m` or `1Gi`.
-- Every key must exist and every value must have the right type. All mistakes are reported at once, with file and line.
+- Durations are written like `30s`, `5m` or `1h30m`, quantities like `500m` or `1Gi`. A duration without a unit counts
+  nanoseconds, as in Flyte: a number below a million is refused, because another unit was surely meant.
+- Every value must have the right type. All mistakes are reported at once, with file and line. `aileron config check`
+  refuses exactly what `aileron run` refuses before it connects to the cluster.
 ";
 
 struct Page<'a> {
@@ -58,6 +64,22 @@ enum Holds {
 }
 
 impl<'a> Page<'a> {
+    /// The sections that are known by name and not read, grouped by what they belong to.
+    fn unread_sections(&mut self) {
+        let mut owners: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (prefix, list) in [("", foreign::SECTIONS), ("plugins.", foreign::PLUGIN_SECTIONS)] {
+            for section in list {
+                owners.entry(section.owner).or_default().push(format!("`{prefix}{}`", section.name));
+            }
+        }
+        self.text.push_str("\n## Sections that are not read\n\n");
+        self.text.push_str("They belong to other parts of Flyte. The executor ignores them and says so once.\n\n");
+        self.text.push_str("| belongs to | sections |\n| --- | --- |\n");
+        for (owner, sections) in owners {
+            let _ = writeln!(self.text, "| {owner} | {} |", sections.join(", "));
+        }
+    }
+
     /// A top-level section that has no effect: why, and the keys that are accepted.
     fn section_without_effect(&mut self, field: Field<'_>, reason: &str) {
         let _ = write!(self.text, "\n## `{}`\n\n{}\n\n", field.name, escape(field.doc));

@@ -42,8 +42,10 @@ pub(crate) enum Kind<'a> {
     Quantity,
     /// One of these words.
     Word(Vec<&'a str>),
+    /// A whole number in this range, both ends included.
     Integer {
-        bits: u32,
+        min: i64,
+        max: i64,
     },
     Number,
     Bool,
@@ -89,7 +91,7 @@ impl<'a> Shape<'a> {
             Some("string") if format == Some(DURATION_FORMAT) => Kind::Duration,
             Some("string") if format == Some(QUANTITY_FORMAT) => Kind::Quantity,
             Some("string") => Kind::Text,
-            Some("integer") => Kind::Integer { bits: if format == Some("int32") { 32 } else { 64 } },
+            Some("integer") => integer(schema, format),
             Some("number") => Kind::Number,
             Some("boolean") => Kind::Bool,
             Some("array") => schema.get("items").map_or(Kind::Any, |items| Kind::List(self.part(items))),
@@ -170,6 +172,20 @@ fn type_word(schema: &Value) -> Option<&str> {
         Value::Array(words) => words.iter().filter_map(Value::as_str).find(|word| *word != "null"),
         _ => None,
     }
+}
+
+/// The range of a type of whole numbers. `i64` bounds it, because every number of a document is read as one.
+fn integer<'a>(schema: &Value, format: Option<&str>) -> Kind<'a> {
+    let (min, max) = match format {
+        Some("int32") => (i32::MIN.into(), i32::MAX.into()),
+        Some("uint8") => (0, u8::MAX.into()),
+        Some("uint16") => (0, u16::MAX.into()),
+        Some("uint32") => (0, u32::MAX.into()),
+        Some("uint" | "uint64") => (0, i64::MAX),
+        _ => (i64::MIN, i64::MAX),
+    };
+    let bound = |name: &str| schema.get(name).and_then(Value::as_i64);
+    Kind::Integer { min: bound("minimum").unwrap_or(min).max(min), max: bound("maximum").unwrap_or(max).min(max) }
 }
 
 /// The words that an enumeration allows. A schema lists them either under `enum` or as constants under `oneOf`.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plugin_rules::{RuleFor, UnknownTaskTypes};
 use super::pools::PoolConfig;
+use super::resource_limits::ResourceLimitsConfig;
 
 /// Which plugin runs which task type, and when the executor may create the objects of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +28,10 @@ pub struct TasksConfig {
     /// and hyphens.
     #[schemars(extend("x-aileron" = true))]
     pub pools: BTreeMap<String, PoolConfig>,
+    /// The most that one container of a task may request and use. A higher request or limit is lowered to it, and the task
+    /// runs. 0 means no limit.
+    #[schemars(extend("x-aileron" = true))]
+    pub resource_limits: ResourceLimitsConfig,
 }
 
 /// How long the executor creates no objects of a kind in a namespace after the API server refused one because of a

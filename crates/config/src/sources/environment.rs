@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use crate::document::{Data, Node, yaml};
-use crate::error::{ConfigError, Origin, Warning};
+use crate::error::{Origin, Warning};
 use crate::schema::shape::{Kind, Shape};
+use crate::values::findings::Findings;
 use crate::values::resolve::Resolver;
 use crate::values::tree::Tree;
 
@@ -33,15 +34,14 @@ pub fn environment_variables() -> BTreeMap<String, String> {
 pub(crate) fn resolve<'a>(
     root: Shape<'_>,
     environment: impl Iterator<Item = (&'a str, &'a str)>,
-    errors: &mut Vec<ConfigError>,
-    warnings: &mut Vec<Warning>,
+    findings: &mut Findings,
 ) -> Tree {
     let mut tree = Tree::empty();
     for (name, value) in environment.filter(|(name, value)| !value.is_empty() && is_candidate(root, name)) {
         let origin = Origin::Env(name.to_owned());
         let Some(target) = find(root, name) else {
             let message = "is ignored: it names no configuration key".to_owned();
-            warnings.push(Warning { origin, path: String::new(), message });
+            findings.warnings.push(Warning { origin, path: String::new(), message });
             continue;
         };
         let mut resolver = Resolver::new(root, origin.clone());
@@ -55,8 +55,7 @@ pub(crate) fn resolve<'a>(
                 })
             }
         };
-        errors.append(&mut resolver.errors);
-        warnings.append(&mut resolver.warnings);
+        findings.append(resolver.findings);
         if let Some(set) = set {
             tree.merge(set);
         }

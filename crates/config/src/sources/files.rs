@@ -16,12 +16,19 @@ pub const DEFAULT_LOCATIONS: [&str; 2] = ["./config.yaml", "/etc/flyte/config/co
 ///
 /// # Differs from upstream
 ///
-/// A path that does not exist is an error. Upstream ignores it.
+/// A path that does not exist and a pattern that matches no file are errors. Upstream ignores them.
 ///
 /// # Errors
 ///
-/// One error for each invalid pattern and for each file that cannot be read.
+/// One error for each invalid pattern, for each pattern without a file and for each file that cannot be read.
 pub fn read(patterns: &[String]) -> Result<Vec<SourceFile>, ConfigErrors> {
+    let (files, errors) = read_some(patterns);
+    if errors.is_empty() { Ok(files) } else { Err(ConfigErrors(errors)) }
+}
+
+/// As [`read`], with the files that could be read beside the errors, so that the mistakes in them are found as well.
+#[must_use]
+pub fn read_some(patterns: &[String]) -> (Vec<SourceFile>, Vec<ConfigError>) {
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();
     let mut files = Vec::new();
@@ -40,20 +47,25 @@ pub fn read(patterns: &[String]) -> Result<Vec<SourceFile>, ConfigErrors> {
             Err(error) => errors.push(unreadable(&name, error.to_string())),
         }
     }
-    if errors.is_empty() { Ok(files) } else { Err(ConfigErrors(errors)) }
+    (files, errors)
 }
 
 fn expand(pattern: &str, errors: &mut Vec<ConfigError>) -> Vec<PathBuf> {
-    if !pattern.contains(['*', '?', '[']) {
+    // A file whose name has such a character is meant literally, if it exists.
+    if !pattern.contains(['*', '?', '[']) || Path::new(pattern).is_file() {
         return vec![Path::new(pattern).to_owned()];
     }
-    match glob::glob(pattern) {
+    let found: Vec<_> = match glob::glob(pattern) {
         Ok(paths) => paths.filter_map(Result::ok).filter(|path| path.is_file()).collect(),
         Err(error) => {
             errors.push(unreadable(pattern, format!("bad pattern: {error}")));
-            Vec::new()
+            return Vec::new();
         }
+    };
+    if found.is_empty() {
+        errors.push(unreadable(pattern, "the pattern matches no file".into()));
     }
+    found
 }
 
 fn unreadable(name: &str, message: String) -> ConfigError {

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use super::environment::value_node;
 use crate::document::{Data, Entry, Node};
-use crate::error::{ConfigError, ConfigErrors, Origin, Problem, Warning};
+use crate::error::{ConfigError, ConfigErrors, Origin, Problem};
 use crate::schema::keys;
 use crate::schema::shape::{Kind, Shape};
 use crate::schema::suggest;
+use crate::values::findings::Findings;
 use crate::values::resolve::Resolver;
 use crate::values::tree::Tree;
 
@@ -47,12 +48,7 @@ pub(crate) fn split<S: AsRef<str>>(root: Shape<'_>, arguments: &[S]) -> Result<V
 }
 
 /// The values that flags set.
-pub(crate) fn resolve(
-    root: Shape<'_>,
-    flags: &[(String, String)],
-    errors: &mut Vec<ConfigError>,
-    warnings: &mut Vec<Warning>,
-) -> Tree {
+pub(crate) fn resolve(root: Shape<'_>, flags: &[(String, String)], findings: &mut Findings) -> Tree {
     // The values of a repeated flag form one list or map, so they are collected before they are checked.
     let mut values: BTreeMap<Vec<String>, (Origin, Shape<'_>, Node)> = BTreeMap::new();
     for (name, text) in flags {
@@ -68,7 +64,8 @@ pub(crate) fn resolve(
                 }
             }
             Err(suggestion) => {
-                errors.push(ConfigError { origin, path: String::new(), problem: Problem::UnknownKey(suggestion) });
+                let problem = Problem::UnknownKey(suggestion);
+                findings.errors.push(ConfigError { origin, path: String::new(), problem });
             }
         }
     }
@@ -78,8 +75,7 @@ pub(crate) fn resolve(
         if let Some(set) = resolver.value_at(&path, shape, &node) {
             tree.merge(set.below(&path));
         }
-        errors.append(&mut resolver.errors);
-        warnings.append(&mut resolver.warnings);
+        findings.append(resolver.findings);
     }
     tree
 }

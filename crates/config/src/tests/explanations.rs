@@ -44,7 +44,7 @@ fn links_of_the_reference_page_lead_somewhere() {
     let headings: Vec<String> = page
         .lines()
         .filter_map(|line| line.strip_prefix("## "))
-        .map(|title| title.to_lowercase().replace(['.', '`'], ""))
+        .map(|title| title.to_lowercase().replace(['.', '`'], "").replace(' ', "-"))
         .collect();
     for link in page.split("](#").skip(1) {
         let target = link.split(')').next().unwrap();

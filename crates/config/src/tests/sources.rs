@@ -138,6 +138,8 @@ fn patterns_are_expanded_and_files_read_once() {
     assert_eq!(files.iter().map(|file| file.name.clone()).collect::<Vec<_>>(), [path("a.yaml"), path("b.yaml")]);
     assert_eq!(files[1].text, "executor: {cluster: b}");
     let errors = read_files::read(&[path("missing.yaml"), path("none-*.yaml")]).unwrap_err();
-    assert_eq!(errors.0.len(), 1);
-    assert!(errors.to_string().starts_with(&format!("{}: cannot read the file: ", path("missing.yaml"))), "{errors}");
+    assert_eq!(errors.0.len(), 2);
+    let (missing, nothing) = (errors.0[1].to_string(), errors.0[0].to_string());
+    assert!(missing.starts_with(&format!("{}: cannot read the file: ", path("missing.yaml"))), "{errors}");
+    assert_eq!(nothing, format!("{}: cannot read the file: the pattern matches no file", path("none-*.yaml")));
 }

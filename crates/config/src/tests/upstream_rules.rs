@@ -88,7 +88,7 @@ fn kubernetes_values_keep_their_types() {
     let text = "
 plugins:
   k8s:
-    default-tolerations: [{key: a, tolerationSeconds: 5}]
+    default-tolerations: [{key: a, effect: NoExecute, tolerationSeconds: 5}]
     default-pod-security-context: {runasuser: 1000}
     accelerator-device-classes:
       nvidia_gpu:

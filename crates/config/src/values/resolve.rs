@@ -9,21 +9,24 @@
 
 use std::collections::BTreeMap;
 
+use super::findings::{Findings, Unread, WhyUnread};
 use super::scalar::{self, Converted, WrongType};
 use super::tree::Tree;
 use crate::document::{Data, Entry, Node};
 use crate::error::{ConfigError, Origin, Problem, Warning};
 use crate::schema::credentials::may_be_shown;
+use crate::schema::foreign::{self, PLUGIN_SECTIONS, SECTIONS};
 use crate::schema::shape::{Kind, Shape};
 use crate::schema::suggest;
 
-/// Resolves one source and collects its errors and warnings.
+/// Resolves one source and collects what it finds.
 pub(crate) struct Resolver<'a> {
     root: Shape<'a>,
     origin: Origin,
     path: Vec<String>,
-    pub errors: Vec<ConfigError>,
-    pub warnings: Vec<Warning>,
+    /// How many keys of the path have no effect.
+    without_effect: usize,
+    pub findings: Findings,
 }
 
 /// Whether the keys of maps become lower case or keep their letter case.
@@ -33,13 +36,13 @@ enum Case {
     Keep,
 }
 
-/// Sections of other Flyte services that share one configuration file with the executor.
-const FOREIGN_SECTIONS: [&str; 6] = ["actions", "cache_service", "database", "events", "prof", "runs"];
+/// The group whose keys are the sections of plugins.
+const PLUGINS: &str = "plugins";
 
 impl<'a> Resolver<'a> {
     /// A resolver for one source. `origin` names the source in messages.
     pub fn new(root: Shape<'a>, origin: Origin) -> Self {
-        Self { root, origin, path: Vec::new(), errors: Vec::new(), warnings: Vec::new() }
+        Self { root, origin, path: Vec::new(), without_effect: 0, findings: Findings::default() }
     }
 
     /// Resolves a whole document.
@@ -63,7 +66,12 @@ impl<'a> Resolver<'a> {
             Kind::Map(values) => self.map(values, node, line, case),
             Kind::List(items) => self.list(items, node, line),
             kind => match scalar::convert(&kind, node) {
-                Ok(Converted { value, warning }) => {
+                Ok(Converted { value, warning, unlikely }) => {
+                    if let Some(expected) = unlikely {
+                        let problem = Problem::Mismatch { expected: expected.into(), found: node.describe() };
+                        let (origin, path) = (self.origin.at(line), self.path.join("."));
+                        self.findings.unlikely.push(ConfigError { origin, path, problem });
+                    }
                     if let Some(message) = warning {
                         self.warn(line, message);
                     }
@@ -79,15 +87,20 @@ impl<'a> Resolver<'a> {
             return self.mismatch(line, "a map of settings".into(), node);
         };
         let mut fields = BTreeMap::new();
+        let mut seen = BTreeMap::new();
         for entry in entries {
             let Some(field) = shape.field(&entry.key) else {
                 self.unknown(shape, entry);
                 continue;
             };
             self.path.push(field.name.to_owned());
+            self.check_case(&mut seen, field.name, entry);
+            let without_effect = usize::from(field.no_effect.reason().is_some());
+            self.without_effect += without_effect;
             if let Some(tree) = self.node(field.shape, &entry.value, entry.line, case) {
                 fields.insert(field.name.to_owned(), tree);
             }
+            self.without_effect -= without_effect;
             self.path.pop();
         }
         (!fields.is_empty() || case == Case::Keep).then_some(Tree::Struct(fields))
@@ -120,11 +133,13 @@ impl<'a> Resolver<'a> {
     }
 
     fn map_entries(&mut self, values: Shape<'a>, written: &[Entry], case: Case, into: &mut BTreeMap<String, Tree>) {
+        let mut seen = BTreeMap::new();
         for entry in written {
             let dotted = entry.key.contains('.');
             let key = if case == Case::Keep || dotted { entry.key.clone() } else { entry.key.to_lowercase() };
             let below = if dotted { Case::Keep } else { case };
             self.path.push(key.clone());
+            self.check_case(&mut seen, &key, entry);
             // Inside a list, an entry without a value is not dropped: it becomes an empty string.
             let empty = below == Case::Keep && entry.value.data == Data::Null && matches!(values.kind(), Kind::Text);
             let value = if empty { &Node::text("") } else { &entry.value };
@@ -157,16 +172,44 @@ impl<'a> Resolver<'a> {
         Some(Tree::List(trees, self.origin.at(line)))
     }
 
-    fn unknown(&mut self, shape: Shape<'a>, entry: &Entry) {
-        if self.path.is_empty() && FOREIGN_SECTIONS.iter().any(|name| name.eq_ignore_ascii_case(&entry.key)) {
-            self.path.push(entry.key.clone());
-            self.warn(entry.line, "is a section of another Flyte service; the executor does not read it".into());
-            self.path.pop();
-            return;
+    /// Two keys of one map that differ only in their letter case are the same key, and one value would be lost.
+    fn check_case<'e>(&mut self, seen: &mut BTreeMap<String, &'e Entry>, name: &str, entry: &'e Entry) {
+        if let Some(earlier) = seen.insert(name.to_owned(), entry) {
+            let message = format!(
+                "{:?} is the same key as {:?} in line {}, because the letter case does not matter; remove one of them",
+                entry.key, earlier.key, earlier.line
+            );
+            self.error(entry.line, Problem::Invalid(message));
         }
+    }
+
+    /// An unknown key is a mistake. But a whole section may belong to another service, and where nothing has an effect a
+    /// newer version of Flyte may have more keys.
+    fn unknown(&mut self, shape: Shape<'a>, entry: &Entry) {
+        let known = match self.path.as_slice() {
+            [] => Some(SECTIONS),
+            [group] if group == PLUGINS => Some(PLUGIN_SECTIONS),
+            _ => None,
+        };
         self.path.push(entry.key.clone());
-        let problem = Problem::UnknownKey(suggest::for_key(self.root, shape, &entry.key));
-        self.error(entry.line, problem);
+        let suggestion = || suggest::for_key(self.root, shape, &entry.key);
+        let is_section = matches!(entry.value.data, Data::Map(_) | Data::Null);
+        let why = match known.map(|list| foreign::find(list, &entry.key)) {
+            Some(Some(foreign)) => Some(WhyUnread::Foreign { owner: foreign.owner }),
+            Some(None) if is_section => Some(WhyUnread::UnknownSection(suggestion())),
+            _ if self.without_effect > 0 => Some(WhyUnread::UnknownKey(suggestion())),
+            _ => None,
+        };
+        match why {
+            Some(why) => {
+                let (origin, path) = (self.origin.at(entry.line), self.path.join("."));
+                self.findings.unread.push(Unread { origin, path, why });
+            }
+            None => {
+                let problem = Problem::UnknownKey(suggestion());
+                self.error(entry.line, problem);
+            }
+        }
         self.path.pop();
     }
 
@@ -184,11 +227,11 @@ impl<'a> Resolver<'a> {
     }
 
     fn error(&mut self, line: usize, problem: Problem) {
-        self.errors.push(ConfigError { origin: self.origin.at(line), path: self.path.join("."), problem });
+        self.findings.errors.push(ConfigError { origin: self.origin.at(line), path: self.path.join("."), problem });
     }
 
     fn warn(&mut self, line: usize, message: String) {
-        self.warnings.push(Warning { origin: self.origin.at(line), path: self.path.join("."), message });
+        self.findings.warnings.push(Warning { origin: self.origin.at(line), path: self.path.join("."), message });
     }
 }
 

@@ -66,28 +66,65 @@ impl Tree {
         }
     }
 
-    /// The part under one key. The letter case of the key does not matter.
+    /// The part under one key, or the entry of a list with this number. The letter case of the key does not matter.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Struct(entries) | Self::Map { entries, .. } => entries
                 .get(key)
                 .or_else(|| entries.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, tree)| tree)),
-            Self::List(..) | Self::Leaf(..) => None,
+            Self::List(items, _) => key.parse::<usize>().ok().and_then(|index| items.get(index)),
+            Self::Leaf(..) => None,
         }
     }
 
-    /// Where the value at this path comes from. It is the default if no source has set it, and for groups.
-    pub fn origin(&self, path: &[&str]) -> Origin {
+    /// Removes the part at this path, if it is there.
+    pub fn remove(&mut self, path: &[String]) {
+        let Some((key, below)) = path.split_first() else { return };
+        if let Self::Struct(entries) | Self::Map { entries, .. } = self {
+            if below.is_empty() {
+                entries.remove(key);
+            } else if let Some(entry) = entries.get_mut(key) {
+                entry.remove(below);
+            }
+        }
+    }
+
+    /// The lists and single values with their paths. A list counts as one value.
+    pub fn leaves(&self) -> Vec<(Vec<String>, &Self)> {
+        match self {
+            Self::Struct(entries) | Self::Map { entries, .. } => {
+                let below = entries.iter().flat_map(|(key, tree)| {
+                    tree.leaves().into_iter().map(move |(path, leaf)| ([vec![key.clone()], path].concat(), leaf))
+                });
+                below.collect()
+            }
+            Self::List(..) | Self::Leaf(..) => vec![(Vec::new(), self)],
+        }
+    }
+
+    /// Where the value at this path comes from. It is the default if no source has set it. A group has no origin of its
+    /// own, so that of the first of its values is taken.
+    pub fn origin<S: AsRef<str>>(&self, path: &[S]) -> Origin {
         let mut tree = self;
         for key in path {
-            match tree.get(key) {
+            match tree.get(key.as_ref()) {
                 Some(next) => tree = next,
                 None => return Origin::Default,
             }
         }
         match tree {
-            Self::Struct(_) => Origin::Default,
+            Self::Struct(_) => tree.first_origin(),
             Self::Map { origin, .. } | Self::List(_, origin) | Self::Leaf(_, origin) => origin.clone(),
         }
+    }
+
+    /// The origin of the value below that comes first in its file.
+    fn first_origin(&self) -> Origin {
+        let origins = self.leaves().into_iter().map(|(_, leaf)| leaf.origin::<&str>(&[]));
+        let line = |origin: &Origin| match origin {
+            Origin::File { line, .. } => *line,
+            _ => usize::MAX,
+        };
+        origins.min_by_key(line).unwrap_or(Origin::Default)
     }
 }

@@ -1,6 +1,9 @@
 //! Deletes the objects of ended attempts while their actions stay: never, always, or after success, and not before a
 //! configured time has passed.
 //!
+//! The finalizer of such an object is removed, and with `delete-resource-on-finalize` the object is deleted at once. The round
+//! that records the end does the same; here it is done if that round could not.
+//!
 //! A pod whose side containers go on running although its action has ended is deleted in any case: a log shipper that a
 //! pod template added to the task would occupy its node for ever.
 //!
@@ -47,8 +50,11 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The policy of a configuration.
+    /// The policy of a configuration. With `delete-resource-on-finalize` every object goes at once.
     pub fn of(config: &K8sConfig) -> Self {
+        if config.delete_resource_on_finalize {
+            return Self { which: DeleteFinished::Always, after: SignedDuration::ZERO };
+        }
         let after = SignedDuration::from_nanos(config.delete_finished_after.as_nanos());
         Self { which: config.delete_finished, after }
     }
@@ -80,7 +86,7 @@ enum CleanupDecision {
     ReadAction,
     /// The object is deleted at this time.
     DeleteAt(Timestamp),
-    /// Somebody else deletes the object, and it waits for nothing but the executor's finalizer, which is removed.
+    /// The executor's finalizer is removed: somebody else deletes the object, or it stays although its action has ended.
     Release,
 }
 
@@ -104,6 +110,17 @@ fn decide(policy: Policy, completed_at: Option<Timestamp>, ending: Option<Ending
         // The object has ended, and its action too: with this policy it does not matter how.
         (DeleteFinished::Always, None, Some(end)) => after(end),
         (_, None, _) => CleanupDecision::ReadAction,
+    }
+}
+
+/// Decides about an object that has the executor's finalizer, by what is decided about its deletion. The finalizer of an
+/// object that is not deleted now is removed when its action has ended.
+fn decide_release(deletion: CleanupDecision, end: Option<ActionEnd>, now: Timestamp) -> CleanupDecision {
+    match (deletion, end) {
+        (CleanupDecision::DeleteAt(at), _) if at <= now => deletion,
+        (CleanupDecision::ReadAction | CleanupDecision::Release, _) | (_, Some(ActionEnd::Gone)) => deletion,
+        (CleanupDecision::Keep | CleanupDecision::DeleteAt(_), None) => CleanupDecision::ReadAction,
+        (CleanupDecision::Keep | CleanupDecision::DeleteAt(_), Some(ActionEnd::Ended(_))) => CleanupDecision::Release,
     }
 }
 
@@ -138,10 +155,18 @@ struct LeftBehind<'a> {
     runs: bool,
     /// Somebody else deletes the object.
     is_terminating: bool,
+    /// The plugin does not want its objects to be deleted.
+    stays: bool,
 }
 
 impl LeftBehind<'_> {
-    async fn decide(&self, policy: Policy, end: Option<ActionEnd>) -> CleanupDecision {
+    /// Decides about the object. `now` is the time of the search.
+    async fn decide(&self, policy: Policy, end: Option<ActionEnd>, now: Timestamp) -> CleanupDecision {
+        let deletion = self.decide_deletion(policy, end).await;
+        if has_own_finalizer(self.object.metadata()) { decide_release(deletion, end, now) } else { deletion }
+    }
+
+    async fn decide_deletion(&self, policy: Policy, end: Option<ActionEnd>) -> CleanupDecision {
         let ending = match end {
             Some(_) if self.is_terminating => return CleanupDecision::Release,
             None if self.is_terminating => return CleanupDecision::ReadAction,
@@ -149,6 +174,9 @@ impl LeftBehind<'_> {
             Some(ActionEnd::Ended(ending)) => Some(ending),
             None => None,
         };
+        if self.stays {
+            return CleanupDecision::Keep;
+        }
         if self.runs {
             return decide_running(ending);
         }
@@ -177,12 +205,12 @@ impl ObjectCleanup {
         for left in &found {
             let metadata = left.object.metadata();
             let uid = metadata.uid.clone().unwrap_or_default();
-            let mut decision = left.decide(self.policy, known.get(&uid).copied()).await;
+            let mut decision = left.decide(self.policy, known.get(&uid).copied(), now).await;
             if decision == CleanupDecision::ReadAction {
                 match self.action_end(&left.action, metadata).await {
                     Ok(Some(end)) => {
                         known.insert(uid, end);
-                        decision = left.decide(self.policy, Some(end)).await;
+                        decision = left.decide(self.policy, Some(end), now).await;
                     }
                     // The next search reads it again.
                     Ok(None) => {}
@@ -211,18 +239,15 @@ impl ObjectCleanup {
         let candidates = pods.chain(others).filter_map(|(kind, object, runs)| {
             let metadata = object.metadata();
             let is_terminating = metadata.deletion_timestamp.is_some();
-            let is_candidate = if is_terminating {
-                has_own_finalizer(metadata)
-            } else {
-                runs || self.policy.which != DeleteFinished::Never
-            };
+            let may_be_deleted = runs || self.policy.which != DeleteFinished::Never;
+            let is_candidate = has_own_finalizer(metadata) || (!is_terminating && may_be_deleted);
             let (action, uid) = owner(metadata).filter(|_| is_candidate)?;
             let plugin = self.plugins.iter().find(|plugin| plugin.kind() == kind)?.as_ref();
-            let stays = plugin.properties().disable_delete_on_finalize && !is_terminating;
+            let stays = plugin.properties().disable_delete_on_finalize;
             // An action of the same name that was submitted later is another one.
             let is_owner = |stored: Arc<Action>| stored.object.metadata.uid.as_ref() == Some(uid);
-            let stays = stays || self.action_store.get(&action).is_some_and(is_owner);
-            (!stays).then_some(LeftBehind { plugin, object, action, runs, is_terminating })
+            let is_at_work = self.action_store.get(&action).is_some_and(is_owner);
+            (!is_at_work).then_some(LeftBehind { plugin, object, action, runs, is_terminating, stays })
         });
         candidates.collect()
     }
@@ -318,6 +343,25 @@ mod tests {
         assert_eq!(decide(always, Some(at(90)), None), CleanupDecision::DeleteAt(at(150)));
         assert_eq!(decide(always, None, None), CleanupDecision::ReadAction, "it may still be at work");
         assert_eq!(decide(always, None, Some(badly)), CleanupDecision::DeleteAt(at(160)));
+    }
+
+    #[test]
+    fn an_object_that_stays_loses_the_finalizer_when_its_action_has_ended() {
+        let ended = Some(ActionEnd::Ended(Ending { succeeded: true, at: at(100) }));
+        let (later, due) = (CleanupDecision::DeleteAt(at(200)), CleanupDecision::DeleteAt(at(150)));
+        for stays in [CleanupDecision::Keep, later] {
+            assert_eq!(decide_release(stays, ended, at(150)), CleanupDecision::Release);
+            assert_eq!(decide_release(stays, None, at(150)), CleanupDecision::ReadAction, "it may be at work");
+            assert_eq!(decide_release(stays, Some(ActionEnd::Gone), at(150)), stays, "Kubernetes deletes it");
+        }
+        assert_eq!(decide_release(due, ended, at(150)), due, "the deletion removes the finalizer");
+    }
+
+    #[test]
+    fn objects_go_at_once_if_they_are_deleted_on_finalize() {
+        let config = K8sConfig { delete_resource_on_finalize: true, ..K8sConfig::default() };
+        assert_eq!(Policy::of(&config), Policy { which: DeleteFinished::Always, after: SignedDuration::ZERO });
+        assert_eq!(Policy::of(&K8sConfig::default()).which, DeleteFinished::Never);
     }
 
     #[test]

@@ -76,8 +76,31 @@ impl Target<'_> {
         if object == ObjectStep::DeleteAfterwards {
             self.stop_object().await;
         }
+        if status.is_terminal() {
+            self.release_ended(object).await;
+        }
         self.statuses.label_if_ended(self.action, &status).await?;
         Ok(wake)
+    }
+
+    /// Releases the object of an ended task: removes our finalizer, and deletes the object if
+    /// `plugins.k8s.delete-resource-on-finalize` says so. A failure is logged: the clean-up of finished objects releases it
+    /// later.
+    ///
+    /// # Differs from upstream
+    ///
+    /// Upstream documents both settings in this way, but finalizes an object only when its action is deleted. So with
+    /// `inject-finalizer` a finished pod cannot be deleted before that.
+    async fn release_ended(&self, object: ObjectStep) {
+        let Some(request) = self.request else { return };
+        let k8s = &request.task.platform.k8s;
+        // Stopping an object has removed the finalizer already.
+        let has_finalizer = k8s.inject_finalizer && object == ObjectStep::Keep;
+        if (has_finalizer || k8s.delete_resource_on_finalize)
+            && let Err(error) = guarded(self.plugin.finalize(request)).await
+        {
+            tracing::warn!(%error, "failed to release the object of the ended task; retrying later");
+        }
     }
 
     /// Stops the object of the attempt, which deletes it unless its plugin stops objects in another way. A failure is

@@ -61,6 +61,20 @@ impl fmt::Display for BindAddress {
 }
 
 impl BindAddress {
+    /// Whether only one of the two addresses can be listened on. Host names are compared as texts.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Disabled, _) | (_, Self::Disabled) => false,
+            (Self::At { host, port }, Self::At { host: other_host, port: other_port }) => {
+                port == other_port && *port != 0 && host == other_host
+            }
+            (
+                Self::Everywhere(port) | Self::At { port, .. },
+                Self::Everywhere(other) | Self::At { port: other, .. },
+            ) => port == other && *port != 0,
+        }
+    }
+
     /// Opens the socket; `None` if listening is disabled.
     pub async fn listen(&self) -> io::Result<Option<TcpListener>> {
         match self {

@@ -16,7 +16,7 @@ use super::{Backend, BlobStore, Location, MemoryStore, SchemeSettings, StorageEr
 
 /// Blob storage by reference: `s3://`, `gs://`, `abfs://`, `file://`, `mem://`. Mirrors the routing `DataStore`.
 ///
-/// References with the scheme of the configured backend go there, the others as `schemes` says. [`Boundary`] has the rules
+/// References with the scheme of the configured backend go there, the others as `schemes` says. `Boundary` has the rules
 /// which references may be used.
 ///
 /// # Differs from upstream

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Change, Facts, Owner, Version, has_ended, is_deleting, text, work_ended};
+use super::{Change, Facts, Owner, Version, has_ended, is_deleting, text};
 use crate::history::What;
 
 /// From which revision to which revision an object was at work.
-fn at_work(versions: &[Version]) -> Option<(u64, u64)> {
+fn at_work(facts: &Facts<'_>, versions: &[Version]) -> Option<(u64, u64)> {
     let begin = versions.first()?.revision;
     let ended = |version: &&Version| {
-        version.change == Change::Deleted || is_deleting(&version.object) || work_ended(&version.object)
+        version.change == Change::Deleted || is_deleting(&version.object) || facts.work_ended(&version.object)
     };
     Some((begin, versions.iter().find(ended).map_or(u64::MAX, |version| version.revision)))
 }
@@ -17,7 +17,7 @@ fn at_work(versions: &[Version]) -> Option<(u64, u64)> {
 pub(super) fn one_at_work(facts: &Facts<'_>) -> Vec<String> {
     let mut spans: BTreeMap<String, Vec<(u64, u64, Owner)>> = BTreeMap::new();
     for (owner, versions) in facts.work() {
-        if let Some((begin, end)) = at_work(versions) {
+        if let Some((begin, end)) = at_work(facts, versions) {
             spans.entry(owner.uid.clone()).or_default().push((begin, end, owner));
         }
     }
@@ -40,7 +40,7 @@ pub(super) fn not_again(facts: &Facts<'_>) -> Vec<String> {
         if facts.is_disturbed(&owner.namespace, &owner.name) {
             continue;
         }
-        let ended = versions.iter().find(|version| work_ended(&version.object));
+        let ended = versions.iter().find(|version| facts.work_ended(&version.object));
         let Some(ended) = ended else { continue };
         let again = work.iter().find(|(other, versions)| {
             other.uid == owner.uid
@@ -65,7 +65,9 @@ pub(super) fn no_orphans(facts: &Facts<'_>) -> Vec<String> {
         let action = end.actions.iter().find(|action| text(action, "/metadata/uid") == owner.uid);
         let problem = match action {
             None => Some("its action does not exist"),
-            Some(action) if has_ended(action) && !work_ended(object) => Some("it is at work though its action ended"),
+            Some(action) if has_ended(action) && !facts.work_ended(object) => {
+                Some("it is at work though its action ended")
+            }
             Some(_) if is_deleting(object) => Some("its deletion does not end"),
             Some(_) => None,
         };
@@ -100,7 +102,7 @@ pub(super) fn tokens(facts: &Facts<'_>) -> Vec<String> {
     let mut spans: Vec<_> = facts
         .work()
         .filter(|(owner, _)| licensed(owner))
-        .filter_map(|(owner, versions)| at_work(versions).map(|(begin, end)| (begin, end, owner)))
+        .filter_map(|(owner, versions)| at_work(facts, versions).map(|(begin, end)| (begin, end, owner)))
         .collect();
     spans.sort();
     let mut wrong = Vec::new();

@@ -7,7 +7,7 @@ use super::msgpack;
 
 /// Why a literal has no text. The names of types are Flyte's Go names: they are in messages users know.
 #[derive(Debug, thiserror::Error)]
-pub enum LiteralError {
+pub(super) enum LiteralError {
     /// Not a scalar or a list of them.
     #[error("received an unexpected primitive type [{0}]")]
     Kind(&'static str),

@@ -11,6 +11,13 @@ use serde::Deserialize as _;
 /// Why bytes are not one messagepack value.
 ///
 /// Users see these messages, so where upstream's library (`shamaton/msgpack`) has words for a problem they are used.
+///
+/// ```
+/// use aileron_machinery::arguments::{MsgpackError, msgpack_to_json};
+///
+/// assert!(matches!(msgpack_to_json(&[]), Err(MsgpackError::NoData)));
+/// assert_eq!(msgpack_to_json(&[0x92, 1]).unwrap_err().to_string(), "too short bytes");
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum MsgpackError {
     /// There are no bytes.
@@ -52,6 +59,14 @@ pub(super) fn print(bytes: &[u8]) -> Result<String, MsgpackError> {
 
 /// The one value in `bytes` as JSON: bytes become a list of numbers, keys of maps become texts, and a float that JSON
 /// cannot hold becomes null.
+///
+/// ```
+/// use aileron_machinery::arguments::msgpack_to_json;
+/// use aileron_machinery::serde_json::json;
+///
+/// assert_eq!(msgpack_to_json(&[0x82, 0xa1, b'x', 0x01, 0xa1, b'y', 0xc3])?, json!({"x": 1, "y": true}));
+/// # Ok::<(), aileron_machinery::arguments::MsgpackError>(())
+/// ```
 ///
 /// # Errors
 /// When the bytes are not exactly one messagepack value.

@@ -6,9 +6,21 @@ use k8s_openapi::api::core::v1::{NodeSelectorRequirement, PodTemplate, Toleratio
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::schema;
+
 /// How one class of accelerators is requested and placed.
+///
+/// ```
+/// use aileron_machinery::config::{AcceleratorDeviceClass, K8sConfig};
+///
+/// let mut config = K8sConfig::default();
+/// assert_eq!(config.accelerator_device_classes["GOOGLE_TPU"].resource_name, "google.com/tpu");
+/// let own = AcceleratorDeviceClass { resource_name: "example.com/npu".into(), ..Default::default() };
+/// config.accelerator_device_classes.insert("AMAZON_NEURON".into(), own);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct AcceleratorDeviceClass {
     /// Name of the Kubernetes resource for these devices. Empty means `gpu-resource-name`.
     pub resource_name: String,
@@ -82,13 +94,13 @@ const CLASSES: [(&str, &str, &str, &str); 5] = [
 
 /// The devices known without configuration.
 #[must_use]
-pub fn default_devices() -> BTreeMap<String, String> {
+pub(super) fn default_devices() -> BTreeMap<String, String> {
     DEVICES.iter().map(|(name, label)| ((*name).to_owned(), (*label).to_owned())).collect()
 }
 
 /// The device classes known without configuration.
 #[must_use]
-pub fn default_classes() -> BTreeMap<String, AcceleratorDeviceClass> {
+pub(super) fn default_classes() -> BTreeMap<String, AcceleratorDeviceClass> {
     CLASSES
         .iter()
         .map(|(class, resource, device, partition)| {

@@ -8,8 +8,17 @@ use super::schema;
 use super::storage::StorageConfig;
 
 /// Containers that download inputs and upload outputs for tasks whose image does not contain the Flyte SDK.
+///
+/// ```
+/// use aileron_machinery::config::{CoPilotConfig, K8sConfig};
+///
+/// let co_pilot = CoPilotConfig { storage_config_secret_name: "storage".into(), ..Default::default() };
+/// let config = K8sConfig { co_pilot, ..Default::default() };
+/// assert_eq!(config.co_pilot.default_input_path, "/var/flyte/inputs");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct CoPilotConfig {
     /// Prefix of the names of co-pilot containers.
     #[serde(rename = "name")]

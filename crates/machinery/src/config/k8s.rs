@@ -15,11 +15,25 @@ use super::copilot::CoPilotConfig;
 use super::schema::{self, null_if_empty};
 
 /// Defaults for the pods and other objects of all tasks.
+///
+/// ```
+/// use std::sync::Arc;
+/// use aileron_machinery::config::K8sConfig;
+/// use aileron_machinery::testing::task;
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let mut task = task("batch", &Value::Null);
+/// task.platform.k8s = Arc::new(K8sConfig { scheduler_name: "batch-scheduler".into(), ..Default::default() });
+/// let pod = aileron_machinery::pod::build_pod(&task, Default::default())?;
+/// assert_eq!(pod.spec.scheduler_name.as_deref(), Some("batch-scheduler"));
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct K8sConfig {
-    /// Adds a finalizer to every object when it is created. The executor removes it when it stops or replaces the
-    /// object, when the TaskAction is deleted, and when `delete-finished` deletes the object.
+    /// Adds a finalizer to every object when it is created. The executor removes it when the end of the task is recorded,
+    /// and when it stops or replaces the object.
     pub inject_finalizer: bool,
     /// Annotations for every object. Setting this replaces the default annotations.
     #[serde(serialize_with = "null_if_empty")]
@@ -73,8 +87,9 @@ pub struct K8sConfig {
     /// Co-pilot: containers that download inputs and upload outputs for tasks whose image does not contain the Flyte
     /// SDK.
     pub co_pilot: CoPilotConfig,
-    /// Deletes the object of a task when its TaskAction is deleted. This is needed only for objects without an owner
-    /// reference. To delete the object as soon as the task has ended, use `delete-finished`.
+    /// Deletes the object of a task as soon as the end of the task is recorded, also an object without an owner reference,
+    /// and when its TaskAction is deleted. Log links that lead to the object stop working. `delete-finished` can keep the
+    /// objects of failed tasks, or keep all objects for a while; it has no effect beside this key.
     pub delete_resource_on_finalize: bool,
     /// Whether the object of a task is deleted when the task has ended, while its TaskAction still exists: `never`,
     /// `on-success` or `always`. The object of a failed attempt is always deleted when the task is retried.
@@ -149,8 +164,18 @@ pub struct K8sConfig {
 }
 
 /// Whether the object of a task is deleted when the task has ended.
+///
+/// ```
+/// use aileron_machinery::config::{DeleteFinished, K8sConfig};
+/// use aileron_machinery::serde_json::{self, json};
+///
+/// let config: K8sConfig = serde_json::from_value(json!({"delete-finished": "on-success"}))?;
+/// assert_eq!(config.delete_finished, DeleteFinished::OnSuccess);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(transform = schema::without_example)]
 pub enum DeleteFinished {
     /// It is not deleted.
     #[default]

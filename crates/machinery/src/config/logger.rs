@@ -3,9 +3,19 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::schema;
+
 /// The log output of the executor.
+///
+/// ```
+/// use aileron_machinery::config::LoggerConfig;
+///
+/// let config = LoggerConfig { level: 5, ..LoggerConfig::default() };
+/// assert_eq!((config.level, config.formatter.kind.as_str()), (5, "json"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct LoggerConfig {
     /// Adds the source file and line to every log record.
     #[serde(rename = "show-source")]
@@ -20,8 +30,18 @@ pub struct LoggerConfig {
 }
 
 /// The format of log records.
+///
+/// ```
+/// use aileron_machinery::config::logger::FormatterConfig;
+/// use aileron_machinery::serde_json::{self, json};
+///
+/// let formatter: FormatterConfig = serde_json::from_value(json!({"type": "text"}))?;
+/// assert_eq!(formatter.kind, "text");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct FormatterConfig {
     /// `json`, `text`, or `gcp` (JSON for Google Cloud Logging).
     #[serde(rename = "type")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::schema::null_if_empty;
+use super::schema::{self, null_if_empty};
 
 /// Link template for the Kubernetes dashboard of a local sandbox, upstream's default.
 const SANDBOX_DASHBOARD_TEMPLATE: &str =
@@ -14,8 +14,19 @@ const SANDBOX_DASHBOARD_TEMPLATE: &str =
 /// Which log links a task gets.
 ///
 /// The plain default has every source switched off; [`LogConfig::kubernetes`] is what `plugins.logs` starts from.
+///
+/// ```
+/// use aileron_machinery::config::LogConfig;
+/// use aileron_machinery::log_links::{LinkInput, LogLinks};
+///
+/// let config = LogConfig::kubernetes();
+/// let input = LinkInput { pod_name: "p-1", namespace: "team", ..LinkInput::default() };
+/// let links = LogLinks::new(&config, None).links(&input);
+/// assert_eq!(links[0].uri, "http://localhost:30082/#!/log/team/p-1/pod?namespace=team");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct LogConfig {
     /// Adds a link to AWS CloudWatch.
     pub cloudwatch_enabled: bool,
@@ -65,8 +76,20 @@ pub struct LogConfig {
 }
 
 /// A log link. Its templates contain variables with data of the pod and the task, such as `{{ .podName }}`.
+///
+/// ```
+/// use aileron_machinery::config::LogTemplate;
+/// use aileron_machinery::serde_json::{self, json};
+///
+/// let template: LogTemplate = serde_json::from_value(json!({
+///     "displayName": "Loki", "templateUris": ["https://loki.example.com/{{ .namespace }}/{{ .podName }}"],
+/// }))?;
+/// assert_eq!((template.display_name.as_str(), template.template_uris.len()), ("Loki", 1));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(transform = schema::without_example)]
 pub struct LogTemplate {
     /// The name by which a task requests the links of `dynamicTemplateUris`.
     pub name: String,
@@ -95,8 +118,20 @@ pub struct LogTemplate {
 }
 
 /// A link whose query is compressed in the form that Azure expects.
+///
+/// ```
+/// use aileron_machinery::config::{AzureLogTemplate, LogConfig, LogTemplate};
+/// use aileron_machinery::log_links::{LinkInput, LogLinks};
+///
+/// let template = LogTemplate { template_uris: vec!["https://portal.example.com/q/".into()], ..Default::default() };
+/// let link = AzureLogTemplate { template, query_format: Some("Logs | where Pod == \"{{ .podName }}\"".into()) };
+/// let config = LogConfig { azure_log_templates: vec![link], ..LogConfig::default() };
+/// let links = LogLinks::new(&config, None).links(&LinkInput { pod_name: "p-1", ..LinkInput::default() });
+/// assert!(links[0].uri.starts_with("https://portal.example.com/q/H4sI"), "the query is compressed");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(transform = schema::without_example)]
 pub struct AzureLogTemplate {
     /// The keys of an ordinary link.
     #[serde(flatten)]
@@ -106,7 +141,14 @@ pub struct AzureLogTemplate {
 }
 
 /// Which data a link template may use.
+///
+/// ```
+/// use aileron_machinery::config::{LogTemplate, TemplateScheme};
+///
+/// assert_eq!(LogTemplate::default().scheme, TemplateScheme::Pod);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = schema::without_example)]
 pub enum TemplateScheme {
     /// Data of the pod.
     #[default]

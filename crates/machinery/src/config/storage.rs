@@ -12,8 +12,17 @@ use super::schema::{self, is_default, null_if_empty};
 ///
 /// The plain default is Go's zero value, the start of an override; [`StorageConfig::standard`] is what the `storage`
 /// section starts from.
+///
+/// ```
+/// use aileron_machinery::CopilotStorage;
+/// use aileron_machinery::config::StorageConfig;
+///
+/// let storage = StorageConfig { container: "data".into(), ..StorageConfig::standard() };
+/// assert_eq!(CopilotStorage::new(&storage, 4).stow_config["region"], "us-east-1");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct StorageConfig {
     /// Kind of store: `stow` (see `stow.kind`), `s3`, `minio`, `local` or `mem`.
     #[serde(rename = "type")]
@@ -52,8 +61,17 @@ pub struct StorageConfig {
 }
 
 /// An object store: its kind and its settings.
+///
+/// ```
+/// use aileron_machinery::config::{StorageConfig, storage::StowConfig};
+///
+/// let stow = StowConfig { kind: "google".into(), config: [("project_id".to_owned(), "team".to_owned())].into() };
+/// let storage = StorageConfig { kind: "stow".into(), stow, ..StorageConfig::default() };
+/// assert_eq!(storage.stow.kind, "google");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct StowConfig {
     /// `s3`, `google`, `azure` or `local`. Empty means `s3`.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -64,8 +82,18 @@ pub struct StowConfig {
 }
 
 /// Settings for one URL scheme.
+///
+/// ```
+/// use aileron_machinery::config::{StorageConfig, storage::SchemeConfig};
+///
+/// let mut storage = StorageConfig::standard();
+/// // With the credentials of the environment.
+/// storage.schemes.insert("gs".into(), SchemeConfig::default());
+/// assert!(!storage.schemes.contains_key("abfs"), "this scheme cannot be used");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct SchemeConfig {
     /// Kind of object store. Empty means the usual one for the scheme.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -80,8 +108,18 @@ pub struct SchemeConfig {
 }
 
 /// A Redis server.
+///
+/// ```
+/// use aileron_machinery::config::storage::RedisConfig;
+/// use aileron_machinery::serde_json::{self, json};
+///
+/// let section: RedisConfig = serde_json::from_value(json!({"addr": "redis:6379", "db": 1}))?;
+/// assert_eq!(section.addr, "redis:6379");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct RedisConfig {
     /// `host:port` of the server.
     pub addr: String,
@@ -94,8 +132,18 @@ pub struct RedisConfig {
 }
 
 /// In-memory cache of small objects.
+///
+/// ```
+/// use aileron_machinery::config::storage::CachingConfig;
+/// use aileron_machinery::serde_json::{self, json};
+///
+/// let section: CachingConfig = serde_json::from_value(json!({"max_size_mbs": 100}))?;
+/// assert_eq!(section.max_size_mbs, 100);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct CachingConfig {
     /// Size of the cache in megabytes; 0 switches it off.
     pub max_size_mbs: i64,
@@ -104,8 +152,16 @@ pub struct CachingConfig {
 }
 
 /// Limits on what is read.
+///
+/// ```
+/// use aileron_machinery::config::{StorageConfig, storage::LimitsConfig};
+///
+/// let storage = StorageConfig { limits: LimitsConfig { max_download_mbs: 10 }, ..StorageConfig::standard() };
+/// assert_eq!(storage.limits.max_download_mbs, 10);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct LimitsConfig {
     /// Size of the largest object that the executor downloads, in megabytes. 0 means no limit.
     #[serde(rename = "maxDownloadMBs")]
@@ -113,8 +169,18 @@ pub struct LimitsConfig {
 }
 
 /// The HTTP client that talks to the store.
+///
+/// ```
+/// use aileron_machinery::config::storage::HttpClientConfig;
+/// use aileron_machinery::serde_json::{self, json};
+///
+/// let client: HttpClientConfig = serde_json::from_value(json!({"timeout": "10s"}))?;
+/// assert_eq!(client.timeout.to_string(), "10s");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct HttpClientConfig {
     /// Headers added to every request.
     #[schemars(extend("x-no-effect" = "the storage client sends no additional headers"))]
@@ -141,8 +207,18 @@ pub struct HttpClientConfig {
 }
 
 /// Settings for signed URLs.
+///
+/// ```
+/// use aileron_machinery::config::storage::SignedUrlConfig;
+/// use aileron_machinery::serde_json::{self, json};
+///
+/// let section: SignedUrlConfig = serde_json::from_value(json!({"stowConfigOverride": {"endpoint": "https://s3.example.com"}}))?;
+/// assert_eq!(section.stow_config_override["endpoint"], "https://s3.example.com");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(transform = schema::without_example)]
 pub struct SignedUrlConfig {
     /// Object store settings that differ when URLs are signed.
     #[serde(skip_serializing_if = "is_default")]

@@ -4,6 +4,14 @@ use std::error::Error;
 
 /// An error and its causes, since the outermost error alone rarely says what went wrong on the way. Some messages hold
 /// their cause already; it is not said twice.
+///
+/// ```
+/// use aileron_machinery::{ServiceError, error_text};
+///
+/// let error = ServiceError::caused_by("failed to read s3://data/x", std::io::Error::other("connection reset"));
+/// assert_eq!(error.to_string(), "failed to read s3://data/x");
+/// assert_eq!(error_text::chain(&error), "failed to read s3://data/x: connection reset");
+/// ```
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -19,6 +27,13 @@ pub fn chain(error: &dyn Error) -> String {
 }
 
 /// The first cause: what a service itself said, which is the part that helps.
+///
+/// ```
+/// use aileron_machinery::{ServiceError, error_text};
+///
+/// let error = ServiceError::caused_by("failed to read s3://data/x", std::io::Error::other("connection reset"));
+/// assert_eq!(error_text::innermost(&error), "connection reset");
+/// ```
 pub fn innermost(error: &dyn Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

@@ -12,6 +12,14 @@ use super::LinkInput;
 use super::placeholders::{self, Placeholder};
 
 /// A variable that only one plugin knows.
+///
+/// ```
+/// use aileron_machinery::log_links::TemplateVar;
+///
+/// // `{{ .rayJobID }}` in a link template of this plugin.
+/// let job = TemplateVar { name: "rayJobID", value: format!("job-{}", 7).into() };
+/// assert_eq!(job.value, "job-7");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateVar<'a> {
     /// Its name, matched in any letter case.
@@ -21,6 +29,16 @@ pub struct TemplateVar<'a> {
 }
 
 /// A moment as links show it: in seconds since 1970 and as a text.
+///
+/// ```
+/// use aileron_machinery::jiff::{Timestamp, tz::Offset};
+/// use aileron_machinery::log_links::{LinkInput, PodTime};
+///
+/// let start = Timestamp::from_second(1_700_000_000)?;
+/// let input = LinkInput { pod_start: Some(start.into()), ..LinkInput::default() };
+/// assert_eq!(input.pod_start, Some(PodTime::with_offset(start, Offset::UTC)));
+/// # Ok::<(), aileron_machinery::jiff::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodTime {
     at: Timestamp,

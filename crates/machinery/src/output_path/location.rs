@@ -7,6 +7,15 @@
 use std::fmt::Write as _;
 
 /// Why a text is not a location. The texts are those of Go's parser, because events and statuses contain them.
+///
+/// ```
+/// use std::error::Error;
+/// use aileron_machinery::output_path::{LocationError, action_output_prefix};
+///
+/// let error = action_output_prefix("team", "run-a0", "s3://data/%zz", "a0", 1).unwrap_err();
+/// let cause = error.source().and_then(|cause| cause.downcast_ref::<LocationError>());
+/// assert_eq!(cause, Some(&LocationError::Escape("%zz".into())));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
     /// Control characters.

@@ -9,6 +9,20 @@ use super::ObservedPhase;
 use crate::task::TaskContext;
 
 /// What `K8sPlugin::phase` may look at.
+///
+/// ```
+/// use aileron_machinery::testing::{pod, task};
+/// use aileron_machinery::{ObservedPhase, PhaseContext};
+/// # use aileron_machinery::idl::flyteidl2::core::ErrorDocument;
+/// # use aileron_machinery::serde_json::{Value, json};
+///
+/// let task = task("batch", &Value::Null);
+/// let pods = [pod("worker-0", "main", &json!({"phase": "Running"}))];
+/// let document = ErrorDocument::default();
+/// let prior = ObservedPhase::default();
+/// let context = PhaseContext::new(&task, &prior).with_pods(&pods).with_error_document(Some(&document));
+/// assert_eq!(context.pods.len(), 1);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PhaseContext<'a> {

@@ -12,6 +12,23 @@ use super::{ErrorKind, ExecutionError, Pending, PendingReason, Phase, TaskInfo};
 ///
 /// The plugin manager assigns the version of the phases of Kubernetes plugins. It raises the version when the reason has
 /// changed, because readers ignore a second report of the same phase and version.
+///
+/// ```
+/// use aileron_machinery::{ExecutionError, Phase, PhaseInfo, TaskInfo};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+/// # let task = task("batch", &Value::Null);
+/// # let state = "FAILED";
+///
+/// let info = TaskInfo::at(task.now);
+/// let phase = match state {
+///     "WAITING" => PhaseInfo::queued("the operator has not seen the job", info),
+///     "RUNNING" => PhaseInfo::running(info),
+///     "DONE" => PhaseInfo::success(info),
+///     "FAILED" => PhaseInfo::retryable_failure(ExecutionError::user("BatchFailed", "exit code 3"), info),
+///     _ => PhaseInfo::undefined(),
+/// };
+/// assert_eq!((phase.phase(), phase.error().unwrap().code.as_str()), (Phase::RetryableFailure, "BatchFailed"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "parts::Parts", into = "parts::Parts")]
 pub struct PhaseInfo {
@@ -51,6 +68,21 @@ impl PhaseInfo {
     }
 
     /// Accepted, not yet able to start.
+    ///
+    /// ```
+    /// use aileron_machinery::{PhaseInfo, TaskInfo};
+    /// # let info = || TaskInfo::at(Default::default());
+    ///
+    /// // The phases before user code runs have a reason, which users see.
+    /// let phases = [
+    ///     PhaseInfo::not_ready("accepted", info()),
+    ///     PhaseInfo::waiting_for_resources("no licence is free", info()),
+    ///     PhaseInfo::initializing("the image is being pulled", info()),
+    ///     PhaseInfo::waiting_for_cache("another action computes the outputs", info()),
+    /// ];
+    /// assert!(phases.iter().all(|phase| !phase.phase().is_terminal() && !phase.reason().is_empty()));
+    /// assert!(PhaseInfo::aborted("stopped by its user", info()).phase().is_aborted());
+    /// ```
     pub fn not_ready(reason: impl Into<String>, info: TaskInfo) -> Self {
         Self::new(Phase::NotReady, reason, info)
     }
@@ -91,6 +123,15 @@ impl PhaseInfo {
     }
 
     /// Ended badly for good.
+    ///
+    /// ```
+    /// use aileron_machinery::{ExecutionError, PhaseInfo, TaskInfo};
+    /// # let info = TaskInfo::at(Default::default());
+    ///
+    /// let error = ExecutionError::user("InvalidImage", "the image name is not valid");
+    /// let phase = PhaseInfo::permanent_failure(error, info).with_cleanup();
+    /// assert!(phase.cleanup_on_failure(), "the pod would keep its place in the quota");
+    /// ```
     pub fn permanent_failure(error: ExecutionError, info: TaskInfo) -> Self {
         Self { error: Some(error), ..Self::new(Phase::PermanentFailure, "", info) }
     }
@@ -109,6 +150,14 @@ impl PhaseInfo {
     }
 
     /// The task failed because it took too long. Events and statuses report that as a time-out.
+    ///
+    /// ```
+    /// use aileron_machinery::{ExecutionError, PhaseInfo, TaskInfo};
+    /// # let info = TaskInfo::at(Default::default());
+    ///
+    /// let error = ExecutionError::user("DeadlineExceeded", "the job ran for more than 2h");
+    /// assert!(PhaseInfo::permanent_failure(error, info).out_of_time().is_out_of_time());
+    /// ```
     #[must_use]
     pub fn out_of_time(mut self) -> Self {
         self.out_of_time = self.phase.is_failure();
@@ -117,6 +166,18 @@ impl PhaseInfo {
 
     /// Asks for a new check of the object at this time, although nothing about it may have changed: the end of a grace
     /// period. Of several times the earliest counts; the manager ignores it once the task has ended.
+    ///
+    /// ```
+    /// use aileron_machinery::jiff::SignedDuration;
+    /// use aileron_machinery::{PhaseInfo, TaskInfo};
+    /// # use aileron_machinery::{testing::task, serde_json::Value};
+    /// # let task = task("batch", &Value::Null);
+    ///
+    /// // The operator deletes a job that has not started within 5 minutes, and does not say so in its status.
+    /// let limit = task.now + SignedDuration::from_mins(5);
+    /// let phase = PhaseInfo::queued("waits for the operator", TaskInfo::at(task.now)).with_check_at(limit);
+    /// assert_eq!(phase.check_at(), Some(limit));
+    /// ```
     #[must_use]
     pub fn with_check_at(mut self, at: impl Into<Option<Timestamp>>) -> Self {
         self.check_at = [self.check_at, at.into()].into_iter().flatten().min();
@@ -124,6 +185,15 @@ impl PhaseInfo {
     }
 
     /// Another reason within the same phase is not worth a report: the manager keeps the version.
+    ///
+    /// ```
+    /// use aileron_machinery::{PhaseInfo, TaskInfo};
+    /// # let info = TaskInfo::at(Default::default());
+    ///
+    /// // The reason changes every second, and nobody wants an event for each.
+    /// let phase = PhaseInfo::initializing("37 % downloaded", info).with_quiet_reason();
+    /// assert!(phase.has_quiet_reason());
+    /// ```
     #[must_use]
     pub fn with_quiet_reason(mut self) -> Self {
         self.quiet_reason = true;
@@ -132,6 +202,15 @@ impl PhaseInfo {
 
     /// The phase says more than that the task has reached it, for example where the logs are. A report of the bare phase
     /// may have been sent before; the manager gives this phase a higher version than that one.
+    ///
+    /// ```
+    /// use aileron_machinery::{PhaseInfo, TaskInfo};
+    /// # use aileron_machinery::idl::flyteidl2::core::TaskLog;
+    ///
+    /// let mut info = TaskInfo::at(Default::default());
+    /// info.logs.push(TaskLog { name: "Driver".into(), uri: "https://logs/driver-0".into(), ..TaskLog::default() });
+    /// assert!(PhaseInfo::running(info).with_news().has_news());
+    /// ```
     #[must_use]
     pub fn with_news(mut self) -> Self {
         self.has_news = true;
@@ -140,6 +219,14 @@ impl PhaseInfo {
 
     /// The same phase under another version. The plugin manager replaces the version of a Kubernetes plugin's phase. The
     /// phases of core plugins keep theirs.
+    ///
+    /// ```
+    /// use aileron_machinery::{PhaseInfo, TaskInfo};
+    ///
+    /// // Only core plugins set it: a higher version for another report of the same phase.
+    /// let phase = PhaseInfo::running(TaskInfo::at(Default::default())).with_version(2);
+    /// assert_eq!(phase.version(), 2);
+    /// ```
     #[must_use]
     pub fn with_version(mut self, version: u32) -> Self {
         self.version = version;
@@ -147,6 +234,13 @@ impl PhaseInfo {
     }
 
     /// Adds a reason behind those already given.
+    ///
+    /// ```
+    /// use aileron_machinery::{PhaseInfo, TaskInfo};
+    ///
+    /// let phase = PhaseInfo::queued("2 of 3 pods are scheduled", TaskInfo::at(Default::default()));
+    /// assert_eq!(phase.with_reason("no node has a GPU").reason(), "2 of 3 pods are scheduled, no node has a GPU");
+    /// ```
     #[must_use]
     pub fn with_reason(mut self, reason: &str) -> Self {
         if !self.reason.is_empty() {
@@ -157,6 +251,14 @@ impl PhaseInfo {
     }
 
     /// Says what the task waits for; the phase's own reason is the sentence about it.
+    ///
+    /// ```
+    /// use aileron_machinery::{Pending, PendingReason, PhaseInfo, TaskInfo};
+    ///
+    /// let phase = PhaseInfo::queued("no node has 8 GPUs", TaskInfo::at(Default::default()));
+    /// let phase = phase.because(PendingReason::Unschedulable);
+    /// assert_eq!(phase.pending(), Some(&Pending::new(PendingReason::Unschedulable, "no node has 8 GPUs")));
+    /// ```
     #[must_use]
     pub fn because(self, reason: PendingReason) -> Self {
         let message = self.reason.clone();
@@ -164,6 +266,14 @@ impl PhaseInfo {
     }
 
     /// Says what the task waits for, and in which words.
+    ///
+    /// ```
+    /// use aileron_machinery::{Pending, PendingReason, PhaseInfo, TaskInfo};
+    ///
+    /// let phase = PhaseInfo::initializing("starting", TaskInfo::at(Default::default()));
+    /// let phase = phase.with_pending(Pending::new(PendingReason::ImagePull, "image:1 is being pulled on node n1"));
+    /// assert_eq!(phase.pending().unwrap().reason.as_str(), "ImagePull");
+    /// ```
     #[must_use]
     pub fn with_pending(mut self, pending: Pending) -> Self {
         self.pending = Some(Box::new(pending));
@@ -226,6 +336,24 @@ impl PhaseInfo {
     }
 
     /// Everything else, to be added to.
+    ///
+    /// ```
+    /// use aileron_machinery::pod::phase::task_phase;
+    /// use aileron_machinery::testing::{running, task};
+    /// # use aileron_machinery::{ObservedPhase, PhaseContext, pod::build_pod, serde_json::Value};
+    /// # let task = task("batch", &Value::Null);
+    /// # let pod = build_pod(&task, Default::default())?.into_pod();
+    /// # let prior = ObservedPhase::default();
+    /// # let cx = PhaseContext::new(&task, &prior);
+    ///
+    /// let mut phase = task_phase(&cx, &running(&pod));
+    /// if let Some(info) = phase.info_mut() {
+    ///     info.reported_at = Some(cx.task.now);
+    /// }
+    /// assert!(phase.info().unwrap().reported_at.is_some());
+    /// assert_eq!(phase.into_info().map(|info| info.occurred_at), Some(task.now));
+    /// # Ok::<(), aileron_machinery::PluginError>(())
+    /// ```
     pub fn info_mut(&mut self) -> Option<&mut TaskInfo> {
         self.info.as_mut()
     }
@@ -236,6 +364,14 @@ impl PhaseInfo {
     }
 
     /// A failure that is charged to the platform, not to the user.
+    ///
+    /// ```
+    /// use aileron_machinery::{ExecutionError, PhaseInfo, TaskInfo};
+    ///
+    /// let error = ExecutionError::system("NodeLost", "node n1 does not answer");
+    /// let phase = PhaseInfo::retryable_failure(error, TaskInfo::at(Default::default()));
+    /// assert!(phase.is_system_retryable_failure());
+    /// ```
     pub fn is_system_retryable_failure(&self) -> bool {
         self.phase == Phase::RetryableFailure
             && self.error.as_ref().is_some_and(|error| error.kind == ErrorKind::System)

@@ -5,6 +5,14 @@ use serde::{Deserialize, Serialize};
 
 /// What a task waits for. The code is the same whichever plugin, kind or message it comes from, so that it can be
 /// counted and searched for.
+///
+/// ```
+/// use aileron_machinery::{PendingReason, PhaseInfo, TaskInfo};
+///
+/// let phase = PhaseInfo::waiting_for_resources("no licence of pool gurobi is free", TaskInfo::at(Default::default()));
+/// let phase = phase.because(PendingReason::Pool);
+/// assert_eq!(phase.pending().map(|pending| pending.reason.as_str()), Some("Pool"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PendingReason {
     /// The quota of the namespace is used up.
@@ -37,6 +45,12 @@ pub enum PendingReason {
 
 impl PendingReason {
     /// Every reason.
+    ///
+    /// ```
+    /// use aileron_machinery::PendingReason;
+    ///
+    /// assert!(PendingReason::ALL.iter().all(|reason| PendingReason::from_code(reason.as_str()) == Some(*reason)));
+    /// ```
     pub const ALL: [Self; 13] = [
         Self::Quota,
         Self::BackOff,
@@ -85,6 +99,18 @@ impl std::fmt::Display for PendingReason {
 }
 
 /// A reason and a sentence about it.
+///
+/// ```
+/// use aileron_machinery::testing::pod;
+/// use aileron_machinery::{Pending, PendingReason};
+/// # use aileron_machinery::serde_json::json;
+///
+/// let unscheduled = json!({"phase": "Pending", "conditions": [
+///     {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"},
+/// ]});
+/// let pending = Pending::of_pod(&pod("p-1", "main", &unscheduled)).unwrap();
+/// assert_eq!(pending, Pending::new(PendingReason::Unschedulable, "no node takes pod p-1: 0/3 nodes are available"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     /// The code.

@@ -9,6 +9,16 @@ use serde::{Deserialize, Serialize};
 use super::Phase;
 
 /// One more thing that happened, beside the reason of the phase.
+///
+/// ```
+/// use aileron_machinery::{ReasonInfo, TaskInfo};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+/// # let task = task("batch", &Value::Null);
+///
+/// let mut info = TaskInfo::at(task.now);
+/// info.additional_reasons.push(ReasonInfo { reason: "worker-1 was restarted".into(), occurred_at: Some(task.now) });
+/// assert_eq!(info.additional_reasons[0].reason, "worker-1 was restarted");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReasonInfo {
@@ -19,6 +29,21 @@ pub struct ReasonInfo {
 }
 
 /// Something outside the action that does part of its work.
+///
+/// ```
+/// use aileron_machinery::{ExternalResource, Phase, TaskInfo};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+/// # let task = task("batch", &Value::Null);
+///
+/// let workers = (0..3).map(|index| ExternalResource {
+///     external_id: format!("worker-{index}"),
+///     index,
+///     phase: Phase::Running,
+///     ..ExternalResource::default()
+/// });
+/// let info = TaskInfo { external_resources: workers.collect(), ..TaskInfo::at(task.now) };
+/// assert_eq!(info.external_resources[2].external_id, "worker-2");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExternalResource {
@@ -45,6 +70,18 @@ pub struct ExternalResource {
 }
 
 /// What a plugin tells about a phase beyond its name.
+///
+/// ```
+/// use aileron_machinery::pod::log_context::log_context;
+/// use aileron_machinery::testing::{pod, task};
+/// use aileron_machinery::{PhaseInfo, TaskInfo};
+/// # use aileron_machinery::serde_json::{Value, json};
+///
+/// let task = task("batch", &Value::Null);
+/// let pod = pod("driver-0", "main", &json!({"phase": "Running"}));
+/// let info = TaskInfo { log_context: Some(log_context(&pod)), ..TaskInfo::at(task.now) };
+/// assert_eq!(PhaseInfo::running(info).info().unwrap().occurred_at, task.now);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskInfo {

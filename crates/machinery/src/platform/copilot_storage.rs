@@ -5,6 +5,15 @@ use std::collections::BTreeMap;
 use crate::config::StorageConfig;
 
 /// The settings with which a co-pilot container reaches the same storage as the executor.
+///
+/// ```
+/// use aileron_machinery::CopilotStorage;
+/// use aileron_machinery::config::{LoggerConfig, StorageConfig};
+///
+/// let storage = StorageConfig { container: "data".into(), ..StorageConfig::standard() };
+/// let storage = CopilotStorage::new(&storage, LoggerConfig::default().level);
+/// assert_eq!((storage.container.as_str(), storage.stow_kind.as_str()), ("data", "s3"));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopilotStorage {
     /// Kind of store: `stow`, `s3`, ...

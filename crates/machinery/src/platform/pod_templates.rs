@@ -7,6 +7,23 @@ use k8s_openapi::api::core::v1::PodTemplate;
 
 /// A snapshot of the templates. Taken as a whole by each build, so that a template changing meanwhile is seen either
 /// before or after, never in the middle; and shared, so that building from it cannot change it.
+///
+/// ```
+/// use aileron_machinery::PodTemplates;
+/// use aileron_machinery::k8s_openapi::api::core::v1::PodTemplate;
+/// # use aileron_machinery::serde_json::{self, json};
+///
+/// let template: PodTemplate = serde_json::from_value(json!({"metadata": {"name": "base", "namespace": "flyte"}}))?;
+/// let mut templates = PodTemplates::new("flyte");
+/// templates.insert(template);
+/// assert!(templates.find("team", "base").unwrap().is_some(), "the one in the default namespace");
+///
+/// templates.insert_unreadable("team", "base", "spec: unknown field");
+/// assert!(templates.find("team", "base").is_err());
+/// templates.remove("team", "base");
+/// # assert!(templates.find("team", "base").is_ok());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct PodTemplates {
     by_name: BTreeMap<String, BTreeMap<String, Entry>>,

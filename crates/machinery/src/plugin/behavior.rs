@@ -8,6 +8,15 @@ use crate::TaskContext;
 use crate::pod::needs_inputs;
 
 /// How the plugin manager must treat a plugin's objects.
+///
+/// ```
+/// use aileron_machinery::PluginProperties;
+///
+/// // The operator appends 16 characters to the names of objects, and deletes them itself.
+/// let properties = PluginProperties::default().with_name_max_length(47).without_delete_on_finalize();
+/// assert_eq!(properties.generated_name_max_length, Some(47));
+/// assert!(properties.disable_delete_on_finalize);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
@@ -33,6 +42,14 @@ impl PluginProperties {
     }
 
     /// Objects get no owner reference.
+    ///
+    /// ```
+    /// use aileron_machinery::PluginProperties;
+    ///
+    /// // Objects that outlive their action and that the executor does not hold back.
+    /// let properties = PluginProperties::default().without_owner_references().without_finalizer();
+    /// assert!(properties.disable_owner_references && properties.disable_finalizer);
+    /// ```
     #[must_use]
     pub fn without_owner_references(mut self) -> Self {
         self.disable_owner_references = true;
@@ -54,6 +71,12 @@ impl PluginProperties {
     }
 
     /// The definition of the kind is given to `read_definition`.
+    ///
+    /// ```
+    /// use aileron_machinery::PluginProperties;
+    ///
+    /// assert!(PluginProperties::default().with_definition().reads_definition);
+    /// ```
     #[must_use]
     pub fn with_definition(mut self) -> Self {
         self.reads_definition = true;
@@ -62,6 +85,17 @@ impl PluginProperties {
 }
 
 /// What the plugin manager must fetch before it calls the plugin, since the plugin cannot fetch anything itself.
+///
+/// ```
+/// use aileron_machinery::Needs;
+/// use aileron_machinery::testing::task;
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let task = task("batch", &Value::Null);
+/// let needs = Needs::of_pod(&task).with_pods().with_error_document();
+/// assert!(needs.pods && needs.error_document);
+/// assert!(!needs.inputs, "no argument of this task refers to an input");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
@@ -90,12 +124,26 @@ impl Needs {
     }
 
     /// Also the inputs.
+    ///
+    /// ```
+    /// use aileron_machinery::Needs;
+    ///
+    /// assert!(Needs::none().with_inputs().inputs);
+    /// ```
     #[must_use]
     pub fn with_inputs(self) -> Self {
         self.with_inputs_if(true)
     }
 
     /// Also the inputs, on a condition.
+    ///
+    /// ```
+    /// use aileron_machinery::{Needs, arguments};
+    ///
+    /// // A plugin with arguments of its own in `custom`.
+    /// let arguments = ["--litres={{ .inputs.litres }}".to_owned()];
+    /// assert!(Needs::none().with_inputs_if(arguments::needs_inputs(&arguments)).inputs);
+    /// ```
     #[must_use]
     pub fn with_inputs_if(mut self, condition: bool) -> Self {
         self.inputs |= condition;
@@ -117,6 +165,13 @@ impl Needs {
     }
 
     /// Also the pod that the platform builds for the task.
+    ///
+    /// ```
+    /// use aileron_machinery::Needs;
+    ///
+    /// // For an `ObjectPlugin` that cannot call `build_pod`: the pod is `task.base_pod`.
+    /// assert!(Needs::none().with_base_pod().base_pod);
+    /// ```
     #[must_use]
     pub fn with_base_pod(mut self) -> Self {
         self.base_pod = true;
@@ -125,6 +180,23 @@ impl Needs {
 }
 
 /// A wish for one token of a pool, such as a licence, that an action holds until it has ended.
+///
+/// ```
+/// # use aileron_machinery::{k8s_openapi::api::core::v1::Pod, *};
+/// # struct Kettles;
+/// impl K8sPlugin for Kettles {
+/// #     type Resource = Pod;
+/// #     fn entry(&self) -> PluginEntry { PluginEntry::new("kettles", &["kettle"]) }
+/// #     fn build(&self, _: &TaskContext) -> Result<Pod, PluginError> { Ok(Pod::default()) }
+/// #     fn phase(&self, _: &PhaseContext<'_>, _: &Pod) -> Result<PhaseInfo, PluginError> {
+/// #         Ok(PhaseInfo::undefined())
+/// #     }
+///     fn token(&self, _: &TaskContext) -> Option<TokenRequest> {
+///         Some(TokenRequest { pool: "power-sockets".into() })
+///     }
+/// }
+/// assert_eq!(Kettles.token(&testing::task("kettle", &serde_json::Value::Null)).unwrap().pool, "power-sockets");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TokenRequest {
     /// The name of the pool, as `tasks.pools` has it.
@@ -135,6 +207,17 @@ pub struct TokenRequest {
 ///
 /// The manager checks that the attempt's own object bears the marks of the attempt before it touches the object. An
 /// object that the plugin names is not checked: naming the right one is the responsibility of the plugin.
+///
+/// ```
+/// use aileron_machinery::AbortBehavior;
+/// use aileron_machinery::serde_json::json;
+///
+/// // The operator stops a job by a field. If the API server refuses the patch, the object is deleted.
+/// let suspend =
+///     AbortBehavior::Patch { patch: json!({"spec": {"suspend": true}}), target: None, delete_on_error: true };
+/// assert_ne!(suspend, AbortBehavior::default());
+/// assert_eq!(AbortBehavior::default(), AbortBehavior::Delete { target: None });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "camelCase")]
 pub enum AbortBehavior {

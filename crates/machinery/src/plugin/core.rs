@@ -12,6 +12,17 @@ use super::services::{CoreSetup, NoServices, TaskServices};
 use crate::{PhaseInfo, PluginError, TaskContext};
 
 /// State that a plugin stored in an earlier round.
+///
+/// ```
+/// use aileron_machinery::{CoreRequest, StoredState};
+/// use aileron_machinery::testing::task;
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let task = task("query", &Value::Null);
+/// let state = StoredState { bytes: b"job-7".to_vec(), version: 1 };
+/// let request = CoreRequest::new(&task, &state);
+/// assert!(!request.state.bytes.is_empty(), "the query was sent in an earlier round");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredState {
     /// The bytes, empty if nothing was stored.
@@ -21,6 +32,17 @@ pub struct StoredState {
 }
 
 /// State that a plugin wants stored with the outcome of this round.
+///
+/// ```
+/// use aileron_machinery::{CoreStep, PhaseInfo, StateWrite, TaskInfo};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+/// # let task = task("query", &Value::Null);
+///
+/// let phase = PhaseInfo::queued("the query was sent", TaskInfo::at(task.now));
+/// let state = StateWrite { bytes: b"job-7".to_vec(), version: 1 };
+/// let step = CoreStep { state: Some(state), ..CoreStep::of(phase) };
+/// assert_eq!(step.state.unwrap().bytes, b"job-7");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateWrite {
     /// The bytes.
@@ -30,6 +52,17 @@ pub struct StateWrite {
 }
 
 /// One call of a core plugin.
+///
+/// ```
+/// use aileron_machinery::testing::task;
+/// use aileron_machinery::{CoreRequest, NoServices, StoredState};
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let task = task("query", &Value::Null);
+/// let state = StoredState::default();
+/// let request = CoreRequest::new(&task, &state).with_running_since(Some(task.now)).with_services(&NoServices);
+/// assert_eq!(request.running_since, Some(task.now));
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CoreRequest<'a> {
@@ -63,6 +96,18 @@ impl<'a> CoreRequest<'a> {
 }
 
 /// What one round brought.
+///
+/// ```
+/// use aileron_machinery::jiff::SignedDuration;
+/// use aileron_machinery::{CoreStep, PhaseInfo, TaskInfo};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+/// # let task = task("query", &Value::Null);
+///
+/// // Nothing on the cluster changes when the query ends, so the plugin asks to be called again.
+/// let again = task.now + SignedDuration::from_secs(10);
+/// let step = CoreStep { wake_at: Some(again), ..CoreStep::of(PhaseInfo::running(TaskInfo::at(task.now))) };
+/// assert_eq!((step.state, step.wake_at), (None, Some(again)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CoreStep {
     /// Where the attempt stands now.
@@ -81,12 +126,91 @@ impl CoreStep {
 }
 
 /// A plugin that does its own driving.
+///
+/// Write `#[async_trait]` before the `impl`: without it the compiler says that the lifetimes of the methods do not match
+/// (E0195).
+///
+/// ```
+/// use aileron_machinery::{
+///     CorePlugin, CoreRequest, CoreStep, PhaseInfo, PluginEntry, PluginError, TaskInfo, async_trait,
+/// };
+/// # use aileron_machinery::{StoredState, testing::task, serde_json::Value};
+///
+/// struct Noop;
+///
+/// #[async_trait]
+/// impl CorePlugin for Noop {
+///     fn entry(&self) -> PluginEntry {
+///         PluginEntry::new("noop", &["noop"])
+///     }
+///
+///     async fn handle(&self, request: &CoreRequest<'_>) -> Result<CoreStep, PluginError> {
+///         Ok(CoreStep::of(PhaseInfo::success(TaskInfo::at(request.task.now))))
+///     }
+///
+///     async fn abort(&self, _: &CoreRequest<'_>) -> Result<(), PluginError> {
+///         Ok(()) // nothing was started
+///     }
+///
+///     async fn finalize(&self, _: &CoreRequest<'_>) -> Result<(), PluginError> {
+///         Ok(()) // nothing is held
+///     }
+/// }
+/// # futures::executor::block_on(async {
+///
+/// let (task, state) = (task("noop", &Value::Null), StoredState::default());
+/// let request = CoreRequest::new(&task, &state);
+/// assert!(Noop.handle(&request).await?.phase.phase().is_success());
+/// # Noop.abort(&request).await?;
+/// # Noop.finalize(&request).await?;
+/// # Ok::<(), PluginError>(())
+/// # })?;
+/// # Ok::<(), PluginError>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a plugin without an object (`CorePlugin`)",
+    label = "this is not a `CorePlugin`",
+    note = "pass the plugin itself, not a reference or a `Box` of it; `with_core_plugin` takes an `Arc<dyn CorePlugin>`",
+    note = "a plugin that makes Kubernetes objects, a `K8sPlugin`, is added by `with(plugin)`"
+)]
 #[async_trait]
 pub trait CorePlugin: Send + Sync {
     /// Its name and task types.
     fn entry(&self) -> PluginEntry;
 
     /// Called once when the executor starts, before the first task.
+    ///
+    /// ```
+    /// use std::sync::{Arc, OnceLock};
+    /// use aileron_machinery::{CorePlugin, CoreSetup, PluginError};
+    /// # use aileron_machinery::{CoreRequest, CoreStep, NoServices, PhaseInfo, PluginEntry, async_trait};
+    ///
+    /// /// Sends queries to a service that wants a password.
+    /// #[derive(Default)]
+    /// struct Queries {
+    ///     password: OnceLock<String>,
+    /// }
+    ///
+    /// #[async_trait]
+    /// impl CorePlugin for Queries {
+    /// #     fn entry(&self) -> PluginEntry { PluginEntry::new("query", &["query"]) }
+    /// #     async fn handle(&self, _: &CoreRequest<'_>) -> Result<CoreStep, PluginError> {
+    /// #         Ok(CoreStep::of(PhaseInfo::undefined()))
+    /// #     }
+    /// #     async fn abort(&self, _: &CoreRequest<'_>) -> Result<(), PluginError> { Ok(()) }
+    /// #     async fn finalize(&self, _: &CoreRequest<'_>) -> Result<(), PluginError> { Ok(()) }
+    ///     async fn setup(&self, setup: CoreSetup) -> Result<(), PluginError> {
+    ///         let secret = setup.secrets.get("query-password").await;
+    ///         let password = secret.map_err(|error| error.into_plugin_error("the query service needs a password"))?;
+    ///         self.password.get_or_init(|| password);
+    ///         Ok(())
+    ///     }
+    /// }
+    /// # futures::executor::block_on(async {
+    /// let without_secrets = CoreSetup::new(Arc::new(NoServices));
+    /// assert!(Queries::default().setup(without_secrets).await.is_err(), "the executor does not start");
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// The plugin cannot work; the executor does not start.
@@ -102,6 +226,32 @@ pub trait CorePlugin: Send + Sync {
 
     /// Removes what the attempt has started, because the same attempt is started again after a failure of the platform. May
     /// be called more than once.
+    ///
+    /// ```
+    /// # use aileron_machinery::{CorePlugin, CoreRequest, CoreStep, PhaseInfo, PluginEntry, PluginError, StoredState, async_trait};
+    /// # use aileron_machinery::{testing::task, serde_json::Value};
+    /// # struct Queries;
+    /// # impl Queries {
+    /// #     fn delete_result(&self, _job: &[u8]) -> Result<(), PluginError> { Ok(()) }
+    /// # }
+    /// #[async_trait]
+    /// impl CorePlugin for Queries {
+    /// #     fn entry(&self) -> PluginEntry { PluginEntry::new("query", &["query"]) }
+    /// #     async fn handle(&self, _: &CoreRequest<'_>) -> Result<CoreStep, PluginError> {
+    /// #         Ok(CoreStep::of(PhaseInfo::undefined()))
+    /// #     }
+    /// #     async fn abort(&self, _: &CoreRequest<'_>) -> Result<(), PluginError> { Ok(()) }
+    /// #     async fn finalize(&self, _: &CoreRequest<'_>) -> Result<(), PluginError> { Ok(()) }
+    ///     async fn discard(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
+    ///         // A query that was stopped keeps its result. The same query must not find it when it is sent again.
+    ///         self.abort(request).await?;
+    ///         self.delete_result(&request.state.bytes)
+    ///     }
+    /// }
+    /// # let (task, state) = (task("query", &Value::Null), StoredState::default());
+    /// # futures::executor::block_on(Queries.discard(&CoreRequest::new(&task, &state)))?;
+    /// # Ok::<(), PluginError>(())
+    /// ```
     async fn discard(&self, request: &CoreRequest<'_>) -> Result<(), PluginError> {
         self.abort(request).await
     }

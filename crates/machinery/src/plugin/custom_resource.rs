@@ -7,6 +7,22 @@ use serde_json::Value;
 /// The fields of an object that its Rust type does not declare, because only the operator uses them.
 ///
 /// A type takes them in by `#[serde(flatten)]`, so that an object that was read is written back complete.
+///
+/// ```
+/// use aileron_machinery::serde_json::{self, json};
+/// use aileron_machinery::OtherFields;
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct KettleSpec {
+///     litres: u32,
+///     #[serde(flatten)]
+///     other: OtherFields,
+/// }
+/// let spec: KettleSpec = serde_json::from_value(json!({"litres": 2, "colour": "red"}))?;
+/// assert_eq!(spec.other["colour"], "red");
+/// assert_eq!(serde_json::to_value(&spec)?, json!({"litres": 2, "colour": "red"}));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub type OtherFields = BTreeMap<String, Value>;
 
 /// Defines the type of a custom resource, with `metadata`, `spec` and an optional `status`.
@@ -110,7 +126,7 @@ mod tests {
     }
 
     fn is_resource<R: K8sResource>() -> std::borrow::Cow<'static, str> {
-        R::plural(&())
+        R::resource_kind().plural
     }
 
     #[test]

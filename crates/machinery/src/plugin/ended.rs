@@ -16,6 +16,28 @@ const SUCCESS_CONDITIONS: [&str; 4] = ["Complete", "Completed", "Succeeded", "Fi
 const FAILURE_CONDITION: &str = "Failed";
 
 /// An object will not change its outcome any more.
+///
+/// ```
+/// # use aileron_machinery::{k8s_openapi::api::core::v1::Pod, *};
+/// # struct Kettles;
+/// impl K8sPlugin for Kettles {
+/// #     type Resource = Pod;
+/// #     fn entry(&self) -> PluginEntry { PluginEntry::new("kettles", &["kettle"]) }
+/// #     fn build(&self, _: &TaskContext) -> Result<Pod, PluginError> { Ok(Pod::default()) }
+/// #     fn phase(&self, _: &PhaseContext<'_>, _: &Pod) -> Result<PhaseInfo, PluginError> {
+/// #         Ok(PhaseInfo::undefined())
+/// #     }
+///     fn ended(&self, kettle: &Pod) -> Option<Ended> {
+///         let status = kettle.status.as_ref()?;
+///         match status.phase.as_deref()? {
+///             "Boiled" => Some(Ended::well(None)),
+///             "Broken" => Some(Ended::badly(status.start_time.as_ref().map(|time| time.0))),
+///             _ => None,
+///         }
+///     }
+/// }
+/// assert_eq!(Kettles.ended(&Pod::default()), None);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
@@ -28,6 +50,12 @@ pub struct Ended {
 
 impl Ended {
     /// Ended, at this time if that can be told, and whether it failed.
+    ///
+    /// ```
+    /// use aileron_machinery::Ended;
+    ///
+    /// assert_eq!(Ended::new(None, true), Ended::badly(None));
+    /// ```
     pub fn new(at: Option<Timestamp>, failed: bool) -> Self {
         Self { at, failed }
     }
@@ -43,6 +71,15 @@ impl Ended {
     }
 
     /// A pod ends with its phase `Succeeded` or `Failed`, at the end of its last container.
+    ///
+    /// ```
+    /// use aileron_machinery::Ended;
+    /// use aileron_machinery::testing::pod;
+    /// # use aileron_machinery::serde_json::json;
+    ///
+    /// assert_eq!(Ended::of_pod(&pod("p-1", "main", &json!({"phase": "Failed"}))), Some(Ended::badly(None)));
+    /// assert_eq!(Ended::of_pod(&pod("p-1", "main", &json!({"phase": "Running"}))), None);
+    /// ```
     pub fn of_pod(pod: &Pod) -> Option<Self> {
         let failed = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed");
         is_terminal(pod).then(|| Self { at: completed_at(pod), failed })
@@ -51,6 +88,14 @@ impl Ended {
     /// By convention, an object has ended when `status.phase` is `Succeeded` or `Failed`, or when one of the conditions
     /// `Complete`, `Completed`, `Succeeded`, `Finished` and `Failed` is `True`; at `status.completionTime`, else when
     /// that condition became true.
+    ///
+    /// ```
+    /// use aileron_machinery::Ended;
+    /// use aileron_machinery::serde_json::json;
+    ///
+    /// let job = json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}});
+    /// assert_eq!(Ended::by_convention(&job), Some(Ended::well(None)));
+    /// ```
     pub fn by_convention(object: &Value) -> Option<Self> {
         let status = object.get("status")?;
         let completion = time(status.get("completionTime"));

@@ -4,24 +4,50 @@ use std::borrow::Cow;
 use std::fmt;
 
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// A namespaced Kubernetes object as a Rust type: a type of `k8s-openapi`, one made by `#[derive(CustomResource)]`, or one
 /// made by [`custom_resource!`](crate::custom_resource). Every such type implements this trait by itself.
-pub trait K8sResource:
-    kube_core::Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + Serialize
-    + DeserializeOwned
-    + Clone
-    + fmt::Debug
-    + Send
-    + Sync
-    + 'static
-{
+///
+/// ```
+/// use aileron_machinery::k8s_openapi::api::batch::v1::Job;
+/// use aileron_machinery::K8sResource;
+///
+/// fn plural<R: K8sResource>() -> String {
+///     R::resource_kind().plural.into_owned()
+/// }
+/// assert_eq!(plural::<Job>(), "jobs");
+///
+/// let mut job = Job::default();
+/// job.object_meta_mut().name = Some("run-a0-0".into());
+/// assert_eq!(job.object_meta().name.as_deref(), Some("run-a0-0"));
+/// ```
+// `kube_core::Resource` is not a supertrait: the compiler would report it as missing, and not this trait with its advice.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a type of namespaced Kubernetes objects",
+    label = "a plugin cannot make objects of this type",
+    note = "use a type of `k8s_openapi`, or one made by `#[derive(CustomResource)]` or `custom_resource!`. The derive makes \
+            the type that `kind = \"..\"` names: use that type, not the spec",
+    note = "the kind must be namespaced: write `namespaced` in `#[kube(..)]`. Objects without a namespace, such as \
+            `Node`, cannot be the object of a task",
+    note = "for a kind that is known only at run time, implement `ObjectPlugin` and use `JsonObject`"
+)]
+pub trait K8sResource: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static {
+    /// The kind of all objects of this type.
+    fn resource_kind() -> ResourceKind;
+
+    /// The metadata of the object.
+    fn object_meta(&self) -> &ObjectMeta;
+
+    /// The metadata of the object, to be changed.
+    fn object_meta_mut(&mut self) -> &mut ObjectMeta;
 }
 
-impl<T> K8sResource for T where
+#[diagnostic::do_not_recommend]
+impl<T> K8sResource for T
+where
     T: kube_core::Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Serialize
         + DeserializeOwned
@@ -29,11 +55,32 @@ impl<T> K8sResource for T where
         + fmt::Debug
         + Send
         + Sync
-        + 'static
+        + 'static,
 {
+    fn resource_kind() -> ResourceKind {
+        ResourceKind { group: T::group(&()), version: T::version(&()), kind: T::kind(&()), plural: T::plural(&()) }
+    }
+
+    fn object_meta(&self) -> &ObjectMeta {
+        self.meta()
+    }
+
+    fn object_meta_mut(&mut self) -> &mut ObjectMeta {
+        self.meta_mut()
+    }
 }
 
 /// The kind of object a plugin makes, and therefore watches.
+///
+/// ```
+/// use aileron_machinery::ResourceKind;
+/// use aileron_machinery::k8s_openapi::api::batch::v1::Job;
+///
+/// assert_eq!(ResourceKind::of::<Job>().api_version(), "batch/v1");
+///
+/// let kettle = ResourceKind::new("kitchen.example.com", "v1", "Kettle", "kettles");
+/// assert_eq!(kettle.definition_name(), "kettles.kitchen.example.com");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ResourceKind {
     /// API group, empty for the core group.
@@ -49,7 +96,7 @@ pub struct ResourceKind {
 impl ResourceKind {
     /// The kind of a typed resource.
     pub fn of<R: K8sResource>() -> Self {
-        Self { group: R::group(&()), version: R::version(&()), kind: R::kind(&()), plural: R::plural(&()) }
+        R::resource_kind()
     }
 
     /// A kind whose names are known at run time, for example
@@ -75,6 +122,16 @@ impl ResourceKind {
 }
 
 /// Which object: everything that a request to the API server needs, and nothing that could be missing.
+///
+/// ```
+/// use aileron_machinery::{AbortBehavior, ObjectRef, ResourceKind};
+/// use aileron_machinery::k8s_openapi::api::batch::v1::Job;
+///
+/// let runner = ObjectRef::new(ResourceKind::of::<Job>(), "team", "run-a0-0-runner");
+/// assert_eq!(runner.to_string(), "Job [team/run-a0-0-runner]");
+/// // For `on_abort`: the runner is deleted instead of the attempt's own object.
+/// assert_ne!(AbortBehavior::Delete { target: Some(runner) }, AbortBehavior::default());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectRef {
     /// Its kind.

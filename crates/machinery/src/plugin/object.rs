@@ -13,6 +13,24 @@ use crate::PluginError;
 
 /// Some Kubernetes object. Watch caches hold objects of typed plugins in their own type, so that reading a phase does not
 /// decode anything.
+///
+/// ```
+/// use aileron_machinery::AnyResource;
+/// use aileron_machinery::k8s_openapi::api::core::v1::Pod;
+///
+/// let mut object: Box<dyn AnyResource> = Box::new(Pod::default());
+/// object.metadata_mut().name = Some("p-1".into());
+/// assert_eq!(object.boxed_clone().metadata().name.as_deref(), Some("p-1"));
+/// assert_eq!(object.to_json()?["kind"], "Pod");
+/// assert!(object.as_any().downcast_ref::<Pod>().is_some());
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a Kubernetes object",
+    label = "an object of a plugin is expected here",
+    note = "`JsonObject::new(kind, document)` makes one of JSON; types that implement `K8sResource`, such as those of \
+            `k8s_openapi`, are objects already"
+)]
 pub trait AnyResource: Any + Send + Sync + fmt::Debug {
     /// Its metadata.
     fn metadata(&self) -> &ObjectMeta;
@@ -26,18 +44,22 @@ pub trait AnyResource: Any + Send + Sync + fmt::Debug {
     fn as_any(&self) -> &dyn Any;
 }
 
+#[diagnostic::do_not_recommend]
 impl<R: K8sResource> AnyResource for R {
     fn metadata(&self) -> &ObjectMeta {
-        self.meta()
+        self.object_meta()
     }
 
     fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        self.meta_mut()
+        self.object_meta_mut()
     }
 
     fn to_json(&self) -> Result<Value, PluginError> {
-        serde_json::to_value(self)
-            .map_err(|error| PluginError::caused_by("", format!("failed to serialise a {}", R::kind(&())), error))
+        let failed = |error| {
+            let kind = R::resource_kind().kind;
+            PluginError::caused_by("", format!("failed to serialise a {kind}"), error)
+        };
+        serde_json::to_value(self).map_err(failed)
     }
 
     fn boxed_clone(&self) -> Box<dyn AnyResource> {
@@ -50,6 +72,17 @@ impl<R: K8sResource> AnyResource for R {
 }
 
 /// An object of a kind that is known only at run time: metadata, and everything else as JSON.
+///
+/// ```
+/// use aileron_machinery::serde_json::json;
+/// use aileron_machinery::{AnyResource, JsonObject, ResourceKind};
+///
+/// let kind = ResourceKind::new("kitchen.example.com", "v1", "Kettle", "kettles");
+/// let kettle = JsonObject::new(kind, json!({"metadata": {"labels": {"room": "2"}}, "spec": {"litres": 2}}))?;
+/// assert_eq!(kettle.rest["spec"]["litres"], 2);
+/// assert_eq!(kettle.to_json()?["apiVersion"], "kitchen.example.com/v1");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonObject {
     /// Its kind.

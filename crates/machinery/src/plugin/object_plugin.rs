@@ -21,6 +21,25 @@ use crate::phase::PhaseContext;
 use crate::{PhaseInfo, PluginError, TaskContext};
 
 /// The object after one named step of its building.
+///
+/// ```
+/// # use aileron_machinery::{k8s_openapi::api::core::v1::Pod, *};
+/// # struct Kettles;
+/// # impl K8sPlugin for Kettles {
+/// #     type Resource = Pod;
+/// #     fn entry(&self) -> PluginEntry { PluginEntry::new("kettles", &["kettle"]) }
+/// #     fn build(&self, _: &TaskContext) -> Result<Pod, PluginError> { Ok(Pod::default()) }
+/// #     fn phase(&self, _: &PhaseContext<'_>, _: &Pod) -> Result<PhaseInfo, PluginError> {
+/// #         Ok(PhaseInfo::undefined())
+/// #     }
+/// # }
+/// # let task = testing::task("kettle", &serde_json::Value::Null);
+/// let build = futures::executor::block_on(erase(Kettles).build_steps(&task))?;
+/// let first: &BuildStep = &build.steps[0];
+/// assert_eq!(first.name, "build");
+/// assert_eq!(first.object.to_json()?["kind"], "Pod");
+/// # Ok::<(), PluginError>(())
+/// ```
 #[derive(Debug)]
 pub struct BuildStep {
     /// What the step is called.
@@ -30,6 +49,24 @@ pub struct BuildStep {
 }
 
 /// An object, and how it came about.
+///
+/// ```
+/// # use aileron_machinery::{k8s_openapi::api::core::v1::Pod, *};
+/// # struct Kettles;
+/// # impl K8sPlugin for Kettles {
+/// #     type Resource = Pod;
+/// #     fn entry(&self) -> PluginEntry { PluginEntry::new("kettles", &["kettle"]) }
+/// #     fn build(&self, _: &TaskContext) -> Result<Pod, PluginError> { Ok(Pod::default()) }
+/// #     fn phase(&self, _: &PhaseContext<'_>, _: &Pod) -> Result<PhaseInfo, PluginError> {
+/// #         Ok(PhaseInfo::undefined())
+/// #     }
+/// # }
+/// # let task = testing::task("kettle", &serde_json::Value::Null);
+/// let build: SteppedBuild = futures::executor::block_on(erase(Kettles).build_steps(&task))?;
+/// let last = build.steps.last().unwrap();
+/// assert_eq!(last.object.to_json()?, build.object.to_json()?);
+/// # Ok::<(), PluginError>(())
+/// ```
 #[derive(Debug)]
 pub struct SteppedBuild {
     /// The object after each step, in order; at least one.
@@ -41,6 +78,67 @@ pub struct SteppedBuild {
 /// [`K8sPlugin`] without the type. The methods mean the same.
 ///
 /// What is asked before any task is there is synchronous; what is asked for a task may take a call to another process.
+///
+/// Write `#[async_trait]` before the `impl`: without it the compiler says that the lifetimes of the methods do not match
+/// (E0195).
+///
+/// ```
+/// use aileron_machinery::serde_json::json;
+/// use aileron_machinery::{
+///     AnyResource, JsonObject, ObjectPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, ResourceKind, TaskContext,
+///     TaskInfo, async_trait,
+/// };
+/// # use aileron_machinery::{Needs, ObjectRef, PluginProperties, testing::task, serde_json::Value};
+///
+/// /// Makes objects of a kind that a file describes.
+/// struct FromFile {
+///     kind: ResourceKind,
+/// }
+///
+/// #[async_trait]
+/// impl ObjectPlugin for FromFile {
+///     fn entry(&self) -> PluginEntry {
+///         PluginEntry::new("from-file", &["kettle"])
+///     }
+///
+///     fn kind(&self) -> ResourceKind {
+///         self.kind.clone()
+///     }
+///
+///     async fn build(&self, _: &TaskContext) -> Result<Box<dyn AnyResource>, PluginError> {
+///         Ok(Box::new(JsonObject::new(self.kind(), json!({"spec": {"litres": 2}}))?))
+///     }
+///
+///     async fn phase(&self, cx: &PhaseContext<'_>, object: &dyn AnyResource) -> Result<PhaseInfo, PluginError> {
+///         let info = TaskInfo::at(cx.task.now);
+///         Ok(if self.ended(object).await?.is_some() { PhaseInfo::success(info) } else { PhaseInfo::running(info) })
+///     }
+/// }
+///
+/// let plugin = FromFile { kind: ResourceKind::new("kitchen.example.com", "v1", "Kettle", "kettles") };
+/// let object = plugin.decode(json!({"status": {"phase": "Succeeded"}}))?;
+/// # let task = task("kettle", &Value::Null);
+/// # let prior = Default::default();
+/// # let cx = PhaseContext::new(&task, &prior);
+/// # futures::executor::block_on(async {
+/// assert!(plugin.phase(&cx, &*object).await?.phase().is_success());
+/// assert_eq!(plugin.needs(&task).await?, Needs::none(), "the other methods have defaults");
+/// # assert_eq!(plugin.properties(), PluginProperties::default());
+/// # assert_eq!(plugin.read_definition(&Default::default()), Value::Null);
+/// # assert_eq!(plugin.token(&task).await?, None);
+/// # assert_eq!(plugin.build_steps(&task).await?.steps.len(), 1);
+/// # let own = ObjectRef::new(plugin.kind(), "p-d", "run-a0-0");
+/// # assert_eq!(plugin.on_abort(&task, &own).await?, Default::default());
+/// # Ok::<(), PluginError>(())
+/// # })?;
+/// # Ok::<(), PluginError>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a plugin over objects of any kind (`ObjectPlugin`)",
+    label = "this is not an `ObjectPlugin`",
+    note = "a `K8sPlugin` becomes one by `erase(plugin)`, and `with(plugin)` does that by itself",
+    note = "a plugin without an object, a `CorePlugin`, is added by `with_core(plugin)`"
+)]
 #[async_trait]
 pub trait ObjectPlugin: Send + Sync {
     /// Its name and task types.
@@ -99,6 +197,25 @@ pub trait ObjectPlugin: Send + Sync {
 }
 
 /// Takes the type off a plugin.
+///
+/// ```
+/// # use aileron_machinery::{k8s_openapi::api::core::v1::Pod, *};
+/// # struct Kettles;
+/// # impl K8sPlugin for Kettles {
+/// #     type Resource = Pod;
+/// #     fn entry(&self) -> PluginEntry { PluginEntry::new("kettles", &["kettle"]) }
+/// #     fn build(&self, _: &TaskContext) -> Result<Pod, PluginError> { Ok(Pod::default()) }
+/// #     fn phase(&self, _: &PhaseContext<'_>, _: &Pod) -> Result<PhaseInfo, PluginError> {
+/// #         Ok(PhaseInfo::undefined())
+/// #     }
+/// # }
+/// use aileron_machinery::{PluginSet, erase};
+///
+/// let plugin = erase(Kettles);
+/// assert_eq!(plugin.kind().kind, "Pod");
+/// let plugins = PluginSet::new().with_object_plugin(plugin);
+/// # assert_eq!(plugins.k8s().len(), 1);
+/// ```
 pub fn erase<P: K8sPlugin>(plugin: P) -> Arc<dyn ObjectPlugin> {
     Arc::new(Typed(plugin))
 }
@@ -178,6 +295,8 @@ impl<P: K8sPlugin> ObjectPlugin for Typed<P> {
 }
 
 fn decode_as<R: K8sResource>(object: Value) -> Result<R, PluginError> {
-    serde_json::from_value(object)
-        .map_err(|error| PluginError::caused_by("", format!("the object is not a readable {}", R::kind(&())), error))
+    serde_json::from_value(object).map_err(|error| {
+        let kind = R::resource_kind().kind;
+        PluginError::caused_by("", format!("the object is not a readable {kind}"), error)
+    })
 }

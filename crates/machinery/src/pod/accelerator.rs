@@ -12,13 +12,13 @@ use super::tolerations::add_toleration;
 use crate::config::{AcceleratorDeviceClass, K8sConfig};
 
 /// The label with the number of compute slices of a partitioned device that a pod uses. Billing reads it.
-pub const PARTITION_SLICES_LABEL: &str = "platform.union.ai/gpu-partition-slices";
+pub(super) const PARTITION_SLICES_LABEL: &str = "platform.union.ai/gpu-partition-slices";
 
 /// The settings for one accelerator: those of its class, and the global ones where the class has none.
 ///
 /// Mirrors `flytek8s.getAcceleratorConfig`.
 #[derive(Clone, Debug)]
-pub struct AcceleratorSettings<'a> {
+pub(super) struct AcceleratorSettings<'a> {
     /// The resource by which containers request the devices.
     pub resource_name: &'a str,
     /// Node label that names the device.
@@ -55,7 +55,7 @@ impl<'a> AcceleratorSettings<'a> {
 }
 
 /// The name of an accelerator's class, as configuration spells it.
-pub fn class_name(accelerator: &GpuAccelerator) -> Cow<'static, str> {
+pub(super) fn class_name(accelerator: &GpuAccelerator) -> Cow<'static, str> {
     match DeviceClass::try_from(accelerator.device_class) {
         Ok(class) => Cow::Borrowed(class.as_str_name()),
         Err(_) => Cow::Owned(accelerator.device_class.to_string()),
@@ -71,7 +71,7 @@ fn class_settings<'a>(accelerator: &GpuAccelerator, config: &'a K8sConfig) -> Op
 }
 
 /// The resource names of all accelerators that the configuration knows.
-pub fn all_resource_names(config: &K8sConfig) -> BTreeSet<&str> {
+pub(super) fn all_resource_names(config: &K8sConfig) -> BTreeSet<&str> {
     let classes = config.accelerator_device_classes.values().map(|class| class.resource_name.as_str());
     std::iter::once(config.gpu_resource_name.as_str()).chain(classes).filter(|name| !name.is_empty()).collect()
 }
@@ -85,7 +85,7 @@ pub fn all_resource_names(config: &K8sConfig) -> BTreeSet<&str> {
 /// A configured device name with letters of both cases is found (upstream never finds `L40s`). A configured name in
 /// lower case is not used, as upstream: the loader writes the keys of plain maps in lower case, so it is unknown what
 /// the file had. Using such a name would move tasks of existing installations to other nodes.
-pub fn normalized_device<'a>(device: &'a str, config: &'a K8sConfig) -> &'a str {
+fn normalized_device<'a>(device: &'a str, config: &'a K8sConfig) -> &'a str {
     let wanted = device.to_uppercase();
     let devices = &config.accelerator_devices;
     let mixed_case = |key: &str| key.chars().any(char::is_uppercase) && key.to_uppercase() == wanted;
@@ -96,7 +96,7 @@ pub fn normalized_device<'a>(device: &'a str, config: &'a K8sConfig) -> &'a str 
 }
 
 /// Whether any container has a limit for accelerators. Mirrors `flytek8s.podRequiresAccelerator`.
-pub fn requires_accelerator(spec: &PodSpec, config: &K8sConfig) -> bool {
+fn requires_accelerator(spec: &PodSpec, config: &K8sConfig) -> bool {
     let names = all_resource_names(config);
     let limits = spec.containers.iter().filter_map(|container| container.resources.as_ref()?.limits.as_ref());
     limits.flat_map(|limits| limits.keys()).any(|name| names.contains(name.as_str()))
@@ -105,6 +105,22 @@ pub fn requires_accelerator(spec: &PodSpec, config: &K8sConfig) -> bool {
 /// Places a pod on nodes with the wanted device and partition size. Applying it again changes nothing.
 ///
 /// Mirrors `flytek8s.ApplyGPUNodeSelectors`.
+///
+/// ```
+/// use aileron_machinery::config::K8sConfig;
+/// use aileron_machinery::idl::flyteidl2::core::GpuAccelerator;
+/// use aileron_machinery::pod::accelerator::apply_node_selectors;
+/// # use aileron_machinery::k8s_openapi::api::core::v1::PodSpec;
+/// # use aileron_machinery::serde_json::{self, json};
+///
+/// let limits = json!({"nvidia.com/gpu": "1"});
+/// let mut spec: PodSpec =
+///     serde_json::from_value(json!({"containers": [{"name": "main", "resources": {"limits": limits}}]}))?;
+/// let accelerator = GpuAccelerator { device: "A100".into(), ..GpuAccelerator::default() };
+/// apply_node_selectors(&mut spec, &accelerator, &K8sConfig::default());
+/// assert_eq!(spec.tolerations.unwrap()[0].value.as_deref(), Some("nvidia-tesla-a100"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn apply_node_selectors(spec: &mut PodSpec, accelerator: &GpuAccelerator, config: &K8sConfig) {
     if !requires_accelerator(spec, config) {
         return;
@@ -144,7 +160,7 @@ pub fn apply_node_selectors(spec: &mut PodSpec, accelerator: &GpuAccelerator, co
 /// The number of compute slices in a partition size such as `3g.20gb`; `None` for sizes of another form.
 ///
 /// Mirrors `flytek8s.parseMigSlices`.
-pub fn partition_slices(size: &str) -> Option<&str> {
+pub(super) fn partition_slices(size: &str) -> Option<&str> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (slices, memory) = size.split_once("g.")?;
     (digits(slices) && digits(memory.strip_suffix("gb")?)).then_some(slices)

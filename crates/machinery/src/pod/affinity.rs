@@ -12,6 +12,17 @@ use crate::config::K8sConfig;
 ///
 /// A node must match one of the terms, and all requirements of that term. So each requirement is added to every term
 /// that does not have it yet. Mirrors `flytek8s.AddRequiredNodeSelectorRequirements`.
+///
+/// ```
+/// use aileron_machinery::k8s_openapi::api::core::v1::{Affinity, NodeSelectorRequirement};
+/// use aileron_machinery::pod::affinity::add_required_requirements;
+///
+/// let ssd = NodeSelectorRequirement { key: "disk".into(), operator: "In".into(), values: Some(vec!["ssd".into()]) };
+/// let mut affinity = Affinity::default();
+/// add_required_requirements(&mut affinity, std::slice::from_ref(&ssd));
+/// let required = affinity.node_affinity.unwrap().required_during_scheduling_ignored_during_execution.unwrap();
+/// assert_eq!(required.node_selector_terms[0].match_expressions, Some(vec![ssd]));
+/// ```
 pub fn add_required_requirements(affinity: &mut Affinity, requirements: &[NodeSelectorRequirement]) {
     let node_affinity = affinity.node_affinity.get_or_insert_default();
     let selector = node_affinity.required_during_scheduling_ignored_during_execution.get_or_insert_default();
@@ -29,6 +40,17 @@ pub fn add_required_requirements(affinity: &mut Affinity, requirements: &[NodeSe
 }
 
 /// Adds a preference for nodes that meet the requirements. Mirrors `flytek8s.AddPreferredNodeSelectorRequirements`.
+///
+/// ```
+/// use aileron_machinery::k8s_openapi::api::core::v1::{Affinity, NodeSelectorRequirement};
+/// use aileron_machinery::pod::affinity::add_preferred_requirements;
+///
+/// let ssd = NodeSelectorRequirement { key: "ssd".into(), operator: "Exists".into(), values: None };
+/// let mut affinity = Affinity::default();
+/// add_preferred_requirements(&mut affinity, 10, &[ssd]);
+/// let preferred = affinity.node_affinity.unwrap().preferred_during_scheduling_ignored_during_execution.unwrap();
+/// assert_eq!(preferred[0].weight, 10);
+/// ```
 pub fn add_preferred_requirements(affinity: &mut Affinity, weight: i32, requirements: &[NodeSelectorRequirement]) {
     let node_affinity = affinity.node_affinity.get_or_insert_default();
     node_affinity
@@ -39,6 +61,20 @@ pub fn add_preferred_requirements(affinity: &mut Affinity, weight: i32, requirem
 
 /// Adds the configured requirement for interruptible pods, or the one for all others. Mirrors
 /// `flytek8s.ApplyInterruptibleNodeAffinity`.
+///
+/// ```
+/// use aileron_machinery::config::K8sConfig;
+/// use aileron_machinery::k8s_openapi::api::core::v1::{NodeSelectorRequirement, PodSpec};
+/// use aileron_machinery::pod::affinity::apply_interruptible_node_affinity;
+///
+/// let spot = NodeSelectorRequirement { key: "spot".into(), operator: "Exists".into(), values: None };
+/// let config = K8sConfig { interruptible_node_selector_requirement: Some(spot), ..K8sConfig::default() };
+/// let mut spec = PodSpec::default();
+/// apply_interruptible_node_affinity(&mut spec, false, &config);
+/// assert_eq!(spec.affinity, None);
+/// apply_interruptible_node_affinity(&mut spec, true, &config);
+/// assert!(spec.affinity.is_some());
+/// ```
 pub fn apply_interruptible_node_affinity(spec: &mut PodSpec, interruptible: bool, config: &K8sConfig) {
     let requirement = if interruptible {
         &config.interruptible_node_selector_requirement
@@ -54,6 +90,19 @@ pub fn apply_interruptible_node_affinity(spec: &mut PodSpec, interruptible: bool
 /// without these constraints. A pod that has them in all terms does not change.
 ///
 /// Mirrors `flytek8s.ApplyPlatformSchedulingConstraints`.
+///
+/// ```
+/// use aileron_machinery::config::K8sConfig;
+/// use aileron_machinery::k8s_openapi::api::core::v1::{PodSpec, Toleration};
+/// use aileron_machinery::pod::affinity::apply_platform_scheduling_constraints;
+///
+/// let spot = Toleration { key: Some("spot".into()), ..Toleration::default() };
+/// let config = K8sConfig { interruptible_tolerations: vec![spot.clone()], ..K8sConfig::default() };
+/// // A pod spec of the user that was merged into the pod of the task.
+/// let mut spec = PodSpec::default();
+/// apply_platform_scheduling_constraints(&mut spec, true, &config);
+/// assert_eq!(spec.tolerations, Some(vec![spot]));
+/// ```
 pub fn apply_platform_scheduling_constraints(spec: &mut PodSpec, interruptible: bool, config: &K8sConfig) {
     let required = config
         .default_affinity

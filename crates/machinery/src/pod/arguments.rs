@@ -30,7 +30,7 @@ fn refusal(error: &ArgumentError, input_path: &str) -> PluginError {
 }
 
 /// Whether the inputs of the task are needed to build its pod.
-pub fn needs_inputs(task: &TaskContext) -> bool {
+pub(crate) fn needs_inputs(task: &TaskContext) -> bool {
     let template = &task.template;
     let in_target = match &template.target {
         Some(Target::Container(container)) => any_needs_inputs(&container.command) || any_needs_inputs(&container.args),

@@ -46,7 +46,7 @@ pub(super) fn base_template(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Resu
 
 /// The template that the task names, which must exist, else the default template, if there is one. Mirrors
 /// `flytek8s.getBasePodTemplate`.
-pub fn find_base_template(cx: &LayerContext<'_>) -> Result<Option<Arc<PodTemplate>>, PluginError> {
+fn find_base_template(cx: &LayerContext<'_>) -> Result<Option<Arc<PodTemplate>>, PluginError> {
     let named = cx.task.template.metadata.as_ref().map_or("", |metadata| metadata.pod_template_name.as_str());
     let templates = &cx.task.platform.pod_templates;
     let find = |name: &str| {

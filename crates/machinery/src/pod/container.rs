@@ -18,7 +18,7 @@ use crate::{PluginError, TaskExecutionId};
 pub(super) const FALLBACK_TO_LOGS: &str = "FallbackToLogsOnError";
 
 /// The container of the template, without anything that the platform adds. Mirrors `flytek8s.BuildRawContainer`.
-pub fn raw_container(cx: &LayerContext<'_>) -> Result<Container, PluginError> {
+pub(super) fn raw_container(cx: &LayerContext<'_>) -> Result<Container, PluginError> {
     let Some(Target::Container(container)) = &cx.task.template.target else {
         return Err(PluginError::bad_task_specification(
             "unable to create container with no definition in TaskTemplate",
@@ -45,6 +45,18 @@ pub fn raw_container(cx: &LayerContext<'_>) -> Result<Container, PluginError> {
 
 /// The container of the template with arguments, environment and resources, outside of any pod. Mirrors
 /// `flytek8s.ToK8sContainer`.
+///
+/// ```
+/// use aileron_machinery::pod::container::task_container;
+/// use aileron_machinery::pod::{LayerContext, PodOptions};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// // For an object that has a field for a container, but none for a pod.
+/// let task = task("batch", &Value::Null);
+/// let container = task_container(&LayerContext::new(&task, PodOptions::default()))?;
+/// assert_eq!((container.name.as_str(), container.image.as_deref()), ("run-a0-0", Some("image:1")));
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub fn task_container(cx: &LayerContext<'_>) -> Result<Container, PluginError> {
     let mut container = raw_container(cx)?;
     container.security_context.clone_from(&cx.config().default_security_context);
@@ -53,7 +65,7 @@ pub fn task_container(cx: &LayerContext<'_>) -> Result<Container, PluginError> {
 }
 
 /// Sets arguments, environment and resources of a container. Mirrors `flytek8s.AddFlyteCustomizationsToContainer`.
-pub fn customize(container: &mut Container, cx: &LayerContext<'_>, mode: ResourceMode) -> Result<(), PluginError> {
+fn customize(container: &mut Container, cx: &LayerContext<'_>, mode: ResourceMode) -> Result<(), PluginError> {
     arguments::render(container, cx.task)?;
     environment::decorate(container, cx.task);
     settle_resources(container, cx, mode)
@@ -73,11 +85,34 @@ pub(super) fn settle_resources(
 }
 
 /// A container of a pod by name. Mirrors `flytek8s.GetContainer`.
+///
+/// ```
+/// use aileron_machinery::pod::build_pod;
+/// use aileron_machinery::pod::container::find_container;
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// let draft = build_pod(&task("batch", &Value::Null), Default::default())?;
+/// assert_eq!(find_container(&draft.spec, "run-a0-0")?.image.as_deref(), Some("image:1"));
+/// assert!(find_container(&draft.spec, "driver").is_err());
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub fn find_container<'a>(spec: &'a PodSpec, name: &str) -> Result<&'a Container, PluginError> {
     spec.containers.iter().find(|container| container.name == name).ok_or_else(|| undefined(name))
 }
 
 /// Like [`find_container`], to change it.
+///
+/// ```
+/// use aileron_machinery::pod::build_pod;
+/// use aileron_machinery::pod::container::find_container_mut;
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// let mut draft = build_pod(&task("batch", &Value::Null), Default::default())?;
+/// let name = draft.primary_container.clone();
+/// find_container_mut(&mut draft.spec, &name)?.name = "driver".into();
+/// assert_eq!(draft.spec.containers[0].name, "driver");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub fn find_container_mut<'a>(spec: &'a mut PodSpec, name: &str) -> Result<&'a mut Container, PluginError> {
     spec.containers.iter_mut().find(|container| container.name == name).ok_or_else(|| undefined(name))
 }
@@ -92,7 +127,7 @@ fn undefined(name: &str) -> PluginError {
 ///
 /// Upstream chooses four new random characters for each build. Here they are computed from the pod's name, so that
 /// building the same pod twice gives the same pod.
-pub fn container_name(id: &TaskExecutionId) -> String {
+pub(super) fn container_name(id: &TaskExecutionId) -> String {
     let name = &id.generated_name;
     if names::is_label(name) { name.clone() } else { short_name(name) }
 }

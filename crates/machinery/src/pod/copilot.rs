@@ -31,7 +31,7 @@ const STORAGE_CONFIG_MODE: i32 = 0o444;
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// The settings of co-pilot for this task, if the task uses co-pilot.
-pub fn data_loading(template: &TaskTemplate) -> Option<&DataLoadingConfig> {
+pub(super) fn data_loading(template: &TaskTemplate) -> Option<&DataLoadingConfig> {
     let data_config = match template.target.as_ref()? {
         Target::Container(container) => container.data_config.as_ref(),
         Target::K8sPod(pod) => pod.data_config.as_ref(),
@@ -80,7 +80,7 @@ impl<'a> Plan<'a> {
 }
 
 /// Mounts the data in the primary container. Mirrors `flytek8s.AddCoPilotToContainer`.
-pub fn add_to_container(container: &mut Container, cx: &LayerContext<'_>, data: &DataLoadingConfig) {
+pub(super) fn add_to_container(container: &mut Container, cx: &LayerContext<'_>, data: &DataLoadingConfig) {
     let plan = Plan::new(cx, data);
     let security: &mut SecurityContext = container.security_context.get_or_insert_default();
     security.capabilities.get_or_insert_with(Capabilities::default);
@@ -89,7 +89,11 @@ pub fn add_to_container(container: &mut Container, cx: &LayerContext<'_>, data: 
 }
 
 /// Adds the co-pilot containers and their volumes to a pod. Mirrors `flytek8s.AddCoPilotToPod`.
-pub fn add_to_pod(spec: &mut PodSpec, cx: &LayerContext<'_>, data: &DataLoadingConfig) -> Result<(), PluginError> {
+pub(super) fn add_to_pod(
+    spec: &mut PodSpec,
+    cx: &LayerContext<'_>,
+    data: &DataLoadingConfig,
+) -> Result<(), PluginError> {
     let plan = Plan::new(cx, data);
     let Some(interface) = plan.interface else { return Ok(()) };
     let config = plan.config;

@@ -8,6 +8,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Why a struct cannot be read as an object.
+///
+/// ```
+/// use aileron_machinery::idl::json_to_struct;
+/// use aileron_machinery::pod::decode::{DecodeError, pod_spec};
+/// # use aileron_machinery::serde_json::json;
+///
+/// assert!(matches!(pod_spec(None), Err(DecodeError::Absent)));
+/// let odd = json!({"containers": [{"name": "main", "resources": {"limits": {"cpu": "many"}}}]});
+/// let error = pod_spec(Some(&json_to_struct(&odd).unwrap())).unwrap_err();
+/// assert!(error.to_string().starts_with("containers[0].resources.limits.cpu: "));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// There is no struct at all.
@@ -32,11 +43,35 @@ pub enum DecodeError {
 /// Reads a pod spec. Unknown fields are ignored. Quantities get their canonical form.
 ///
 /// Mirrors `utils.UnmarshalStructToObj` for a `PodSpec`.
+///
+/// ```
+/// use aileron_machinery::idl::json_to_struct;
+/// use aileron_machinery::pod::decode::pod_spec;
+/// # use aileron_machinery::serde_json::json;
+///
+/// let given = json!({"containers": [{"name": "main", "resources": {"limits": {"cpu": "1000m"}}}]});
+/// let spec = pod_spec(Some(&json_to_struct(&given).unwrap()))?;
+/// let limits = spec.containers[0].resources.as_ref().unwrap().limits.as_ref().unwrap();
+/// assert_eq!(limits["cpu"].0, "1", "in the form that Kubernetes writes");
+/// # Ok::<(), aileron_machinery::pod::decode::DecodeError>(())
+/// ```
 pub fn pod_spec(source: Option<&Struct>) -> Result<PodSpec, DecodeError> {
     object(source)
 }
 
 /// Reads an object that contains a pod spec.
+///
+/// ```
+/// use aileron_machinery::idl::json_to_struct;
+/// use aileron_machinery::k8s_openapi::api::core::v1::PodTemplateSpec;
+/// use aileron_machinery::pod::decode::object;
+/// # use aileron_machinery::serde_json::json;
+///
+/// let given = json!({"metadata": {"labels": {"tier": "1"}}, "spec": {"containers": [{"name": "main"}]}});
+/// let template: PodTemplateSpec = object(Some(&json_to_struct(&given).unwrap()))?;
+/// assert_eq!(template.spec.unwrap().containers[0].name, "main");
+/// # Ok::<(), aileron_machinery::pod::decode::DecodeError>(())
+/// ```
 pub fn object<T: DeserializeOwned>(source: Option<&Struct>) -> Result<T, DecodeError> {
     let mut json = struct_to_json(source.ok_or(DecodeError::Absent)?)?;
     canonicalize_quantities(&mut json, "", "")?;

@@ -7,6 +7,22 @@ use super::PRIMARY_CONTAINER_KEY;
 use crate::PluginError;
 
 /// A pod while layers are applied to it.
+///
+/// ```
+/// use aileron_machinery::pod::build_pod;
+/// use aileron_machinery::testing::{task, variable};
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let mut draft = build_pod(&task("kettle", &Value::Null), Default::default())?;
+/// draft.set_variable("LITRES", "2")?;
+/// draft.primary()?.working_dir = Some("/kitchen".into());
+/// draft.label("kitchen.example.com/room", "2");
+/// draft.annotate("kitchen.example.com/note", "boils twice");
+/// draft.end_with_primary();
+/// let pod = draft.into_pod();
+/// assert_eq!(variable(&pod, "LITRES"), Some("2"));
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodDraft {
     /// Labels and annotations.

@@ -18,12 +18,20 @@ use crate::{TaskContext, TaskExecutionId};
 const LINK_TYPE_KEY: &str = "link_type";
 
 /// Variables of a template. Mirrors `flytek8s.ToK8sEnvVar`.
+///
+/// ```
+/// use aileron_machinery::idl::flyteidl2::core::KeyValuePair;
+/// use aileron_machinery::pod::environment::from_proto;
+///
+/// let pairs = [KeyValuePair { key: "LOG_LEVEL".into(), value: "debug".into() }];
+/// assert_eq!(from_proto(&pairs)[0].value.as_deref(), Some("debug"));
+/// ```
 pub fn from_proto(pairs: &[KeyValuePair]) -> Vec<EnvVar> {
     pairs.iter().map(|pair| variable(&pair.key, &pair.value)).collect()
 }
 
 /// Adds all variables of the execution and the platform to a container. Mirrors `flytek8s.DecorateEnvVars`.
-pub fn decorate(container: &mut Container, task: &TaskContext) {
+pub(super) fn decorate(container: &mut Container, task: &TaskContext) {
     let config = &task.platform.k8s;
     let metadata = &task.metadata;
     let console_url = if task.template.config.contains_key(LINK_TYPE_KEY) { metadata.console_url.as_str() } else { "" };
@@ -37,7 +45,7 @@ pub fn decorate(container: &mut Container, task: &TaskContext) {
 }
 
 /// Variables that identify the execution and the task. Mirrors `flytek8s.GetExecutionEnvVars`.
-pub fn execution_variables(id: &TaskExecutionId, console_url: &str) -> Vec<EnvVar> {
+fn execution_variables(id: &TaskExecutionId, console_url: &str) -> Vec<EnvVar> {
     if id.run.is_empty() && id.project.is_empty() && id.domain.is_empty() {
         return Vec::new();
     }

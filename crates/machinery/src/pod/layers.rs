@@ -24,6 +24,21 @@ use crate::{PluginError, TaskContext};
 /// used.
 ///
 /// Mirrors `flytek8s.NewPluginTaskExecutionContext` and its options.
+///
+/// ```
+/// use aileron_machinery::pod::{PodOptions, build_pod};
+/// # use aileron_machinery::k8s_openapi::api::core::v1::ResourceRequirements;
+/// # use aileron_machinery::{testing::task, serde_json::{self, Value, json}};
+///
+/// let task = task("batch", &Value::Null);
+/// let small: ResourceRequirements = serde_json::from_value(json!({"requests": {"cpu": "200m"}}))?;
+/// // The coordinator of the job is small, and must not be interrupted.
+/// let coordinator = PodOptions { resources: Some(small), interruptible: Some(false), ..PodOptions::default() };
+/// let draft = build_pod(&task, coordinator)?;
+/// # let requests = draft.spec.containers[0].resources.as_ref().unwrap().requests.as_ref().unwrap();
+/// assert_eq!(requests["cpu"].0, "200m");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodOptions {
     /// Resources of the primary container.
@@ -35,6 +50,16 @@ pub struct PodOptions {
 }
 
 /// The data that a layer may read.
+///
+/// ```
+/// use aileron_machinery::pod::{LayerContext, PodOptions};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// let task = task("batch", &Value::Null);
+/// let cx = LayerContext::new(&task, PodOptions { interruptible: Some(true), ..PodOptions::default() });
+/// assert!(cx.interruptible && cx.resources().is_some());
+/// assert_eq!(cx.config().gpu_resource_name, "nvidia.com/gpu");
+/// ```
 #[derive(Clone, Debug)]
 pub struct LayerContext<'a> {
     /// The task.
@@ -47,6 +72,24 @@ pub struct LayerContext<'a> {
 }
 
 /// One step of building a pod.
+///
+/// ```
+/// use aileron_machinery::pod::layers::{self, PodLayer, task_pod_layers};
+/// use aileron_machinery::pod::{LayerContext, PodOptions};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// const ROOM: PodLayer = PodLayer {
+///     name: "room",
+///     apply: |draft, _| {
+///         draft.label("kitchen.example.com/room", "2");
+///         Ok(())
+///     },
+/// };
+/// let task = task("kettle", &Value::Null);
+/// let draft = layers::apply(task_pod_layers().chain([ROOM]), &LayerContext::new(&task, PodOptions::default()))?;
+/// assert_eq!(draft.metadata.labels.unwrap()["kitchen.example.com/room"], "2");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct PodLayer {
     /// The name of the layer, as `aileron explain` shows it.
@@ -84,16 +127,52 @@ impl<'a> LayerContext<'a> {
 }
 
 /// The pod as the template's target describes it.
+///
+/// ```
+/// use aileron_machinery::pod::layers::{LayerContext, TASK_TARGET, apply};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// // Nothing but what the task says: no environment, no defaults of the platform.
+/// let task = task("batch", &Value::Null);
+/// let draft = apply([TASK_TARGET], &LayerContext::new(&task, Default::default()))?;
+/// assert_eq!(draft.spec.containers[0].env, None);
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub const TASK_TARGET: PodLayer = PodLayer { name: "task target", apply: source::task_target };
 
 /// The pod as the template describes it, in its target or, for older sidecar tasks, elsewhere.
+///
+/// ```
+/// use aileron_machinery::pod::layers::{LayerContext, PLATFORM_LAYERS, TASK_TARGET_OR_SIDECAR, apply};
+/// # use aileron_machinery::{testing::task, serde_json::json};
+///
+/// // A sidecar task of version 0 has its pod in `custom`.
+/// let task = task("sidecar", &json!({"podSpec": {"containers": [{"name": "app"}]}, "primaryContainerName": "app"}));
+/// let layers = [TASK_TARGET_OR_SIDECAR].into_iter().chain(PLATFORM_LAYERS.iter().copied());
+/// assert_eq!(apply(layers, &LayerContext::new(&task, Default::default()))?.primary_container, "app");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub const TASK_TARGET_OR_SIDECAR: PodLayer = PodLayer { name: "task target", apply: source::task_target_or_sidecar };
 
 /// Tolerations named like the extended resources that the pod requests.
+///
+/// ```
+/// use aileron_machinery::pod::layers::{EXTENDED_RESOURCE_TOLERATIONS, task_pod_layers};
+///
+/// // It is the last layer, because it looks at what the pod requests in the end.
+/// assert_eq!(task_pod_layers().last().unwrap().name, EXTENDED_RESOURCE_TOLERATIONS.name);
+/// ```
 pub const EXTENDED_RESOURCE_TOLERATIONS: PodLayer =
     PodLayer { name: "extended resource tolerations", apply: extended_resource_tolerations };
 
 /// The layers that apply to every pod of a task, in this order. Mirrors `flytek8s.ApplyFlytePodConfiguration`.
+///
+/// ```
+/// use aileron_machinery::pod::layers::PLATFORM_LAYERS;
+///
+/// let position = |name| PLATFORM_LAYERS.iter().position(|layer| layer.name == name);
+/// assert!(position("resources") < position("pod template"));
+/// ```
 pub const PLATFORM_LAYERS: &[PodLayer] = &[
     PodLayer { name: "arguments", apply: arguments },
     PodLayer { name: "environment", apply: environment },
@@ -118,11 +197,35 @@ pub const PLATFORM_LAYERS: &[PodLayer] = &[
 ];
 
 /// Builds a pod by a list of layers.
+///
+/// ```
+/// use aileron_machinery::pod::layers::{LayerContext, PLATFORM_LAYERS, TASK_TARGET, apply};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// let task = task("batch", &Value::Null);
+/// let layers = [TASK_TARGET].into_iter().chain(PLATFORM_LAYERS.iter().copied());
+/// let draft = apply(layers, &LayerContext::new(&task, Default::default()))?;
+/// assert_eq!(draft.spec.restart_policy.as_deref(), Some("Never"));
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub fn apply(layers: impl IntoIterator<Item = PodLayer>, cx: &LayerContext<'_>) -> Result<PodDraft, PluginError> {
     apply_observed(layers, cx, |_, _| {})
 }
 
 /// Builds a pod by a list of layers, and calls `observe` with the name of each layer and the draft after it.
+///
+/// ```
+/// use aileron_machinery::pod::layers::{LayerContext, apply_observed, task_pod_layers};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// let task = task("batch", &Value::Null);
+/// let mut first = None;
+/// apply_observed(task_pod_layers(), &LayerContext::new(&task, Default::default()), |layer, draft| {
+///     first = first.or(draft.spec.restart_policy.is_some().then_some(layer));
+/// })?;
+/// assert_eq!(first, Some("restart policy"), "the layer that set the field");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub fn apply_observed(
     layers: impl IntoIterator<Item = PodLayer>,
     cx: &LayerContext<'_>,
@@ -137,11 +240,28 @@ pub fn apply_observed(
 }
 
 /// The layers of [`build_pod`].
+///
+/// ```
+/// use aileron_machinery::pod::layers::task_pod_layers;
+///
+/// let names: Vec<_> = task_pod_layers().map(|layer| layer.name).collect();
+/// assert_eq!(names[..3], ["task target", "arguments", "environment"]);
+/// ```
 pub fn task_pod_layers() -> impl Iterator<Item = PodLayer> {
     iter::once(TASK_TARGET).chain(PLATFORM_LAYERS.iter().copied()).chain(iter::once(EXTENDED_RESOURCE_TOLERATIONS))
 }
 
 /// A pod of the task, for plugins whose objects contain pods. Mirrors `flytek8s.ToK8sPodSpec`.
+///
+/// ```
+/// use aileron_machinery::pod::{PodOptions, build_pod};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// let draft = build_pod(&task("batch", &Value::Null), PodOptions::default())?;
+/// assert_eq!(draft.primary_container, "run-a0-0");
+/// assert_eq!(draft.spec.restart_policy.as_deref(), Some("Never"));
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub fn build_pod(task: &TaskContext, options: PodOptions) -> Result<PodDraft, PluginError> {
     apply(task_pod_layers(), &LayerContext::new(task, options))
 }

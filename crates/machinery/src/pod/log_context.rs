@@ -14,6 +14,14 @@ const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-contai
 /// first. Empty if the pod has no containers.
 ///
 /// Mirrors `flytek8s.GetPrimaryContainerName`.
+///
+/// ```
+/// use aileron_machinery::pod::log_context::primary_container_name;
+/// use aileron_machinery::testing::pod;
+/// # use aileron_machinery::serde_json::Value;
+///
+/// assert_eq!(primary_container_name(&pod("p-1", "main", &Value::Null)), "main");
+/// ```
 pub fn primary_container_name(pod: &Pod) -> &str {
     let annotations = pod.metadata.annotations.as_ref();
     let annotation = |key| annotations.and_then(|annotations| annotations.get(key)).filter(|name| !name.is_empty());
@@ -28,6 +36,21 @@ pub fn primary_container_name(pod: &Pod) -> &str {
 /// What a client needs to find the logs of a pod's containers.
 ///
 /// Mirrors `flytek8s.BuildPodLogContext`.
+///
+/// ```
+/// use aileron_machinery::idl::flyteidl2::core::LogContext;
+/// use aileron_machinery::pod::log_context::pod_log_context;
+/// use aileron_machinery::testing::pod;
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let pods = ["driver", "worker-0"].map(|name| pod(name, "main", &Value::Null));
+/// let context = LogContext {
+///     primary_pod_name: "driver".into(),
+///     pods: pods.iter().map(|pod| pod_log_context(pod)).collect(),
+///     ..LogContext::default()
+/// };
+/// assert_eq!(context.pods[1].pod_name, "worker-0");
+/// ```
 pub fn pod_log_context(pod: &Pod) -> PodLogContext {
     PodLogContext {
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
@@ -39,6 +62,16 @@ pub fn pod_log_context(pod: &Pod) -> PodLogContext {
 }
 
 /// The log context of a task that is one pod.
+///
+/// ```
+/// use aileron_machinery::pod::log_context::log_context;
+/// use aileron_machinery::testing::{pod, running};
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let context = log_context(&running(&pod("p-1", "main", &Value::Null)));
+/// assert_eq!(context.primary_pod_name, "p-1");
+/// assert_eq!(context.pods[0].containers[0].container_name, "main");
+/// ```
 pub fn log_context(pod: &Pod) -> LogContext {
     LogContext {
         primary_pod_name: pod.metadata.name.clone().unwrap_or_default(),

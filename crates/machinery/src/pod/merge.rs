@@ -29,6 +29,19 @@ const INIT_CONTAINERS: MagicNames = MagicNames { all: "default-init", primary: "
 ///
 /// Each container starts from the template's `default` container, then `primary` if it is the primary one, then the
 /// template's container of the same name. Other containers of the template are left out.
+///
+/// ```
+/// use aileron_machinery::pod::merge::merge_onto_template;
+/// # use aileron_machinery::{k8s_openapi::api::core::v1::PodSpec, serde_json::{self, json}};
+///
+/// let template: PodSpec =
+///     serde_json::from_value(json!({"containers": [{"name": "default", "workingDir": "/data"}]}))?;
+/// let spec: PodSpec = serde_json::from_value(json!({"containers": [{"name": "main", "image": "image:1"}]}))?;
+/// let merged = merge_onto_template(&template, &spec, "main", "")?;
+/// assert_eq!(merged.containers.len(), 1);
+/// assert_eq!(merged.containers[0].working_dir.as_deref(), Some("/data"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn merge_onto_template(
     template: &PodSpec,
     spec: &PodSpec,
@@ -50,6 +63,18 @@ pub fn merge_onto_template(
 
 /// Merges a pod spec with a customised one, whose values win. Containers that only the customised spec has are left
 /// out. Mirrors `flytek8s.MergeOverlayPodSpecOntoBase`.
+///
+/// ```
+/// use aileron_machinery::pod::merge::merge_overlay;
+/// # use aileron_machinery::{k8s_openapi::api::core::v1::PodSpec, serde_json::{self, json}};
+///
+/// let built: PodSpec = serde_json::from_value(json!({"containers": [{"name": "main", "image": "image:1"}]}))?;
+/// let own: PodSpec =
+///     serde_json::from_value(json!({"hostname": "head", "containers": [{"name": "main", "image": "own:2"}]}))?;
+/// let merged = merge_overlay(&built, &own)?;
+/// assert_eq!((merged.hostname.as_deref(), merged.containers[0].image.as_deref()), (Some("head"), Some("own:2")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn merge_overlay(base: &PodSpec, upper: &PodSpec) -> Result<PodSpec, PluginError> {
     let mut merged = overlay(&without_containers(base), &without_containers(upper))?;
     merged.containers = overlay_by_name(&base.containers, &upper.containers)?;

@@ -22,18 +22,57 @@ pub use primary::{PRIMARY_CONTAINER_NOT_FOUND, primary_container_phase};
 pub use succeeded::succeeded_phase;
 
 /// The annotation that names the container whose end is the end of the task.
+///
+/// ```
+/// use aileron_machinery::pod::{build_pod, phase::PRIMARY_CONTAINER_ANNOTATION};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// let mut draft = build_pod(&task("batch", &Value::Null), Default::default())?;
+/// draft.annotate(PRIMARY_CONTAINER_ANNOTATION, "run-a0-0");
+/// assert_eq!(draft.metadata.annotations.unwrap()["primary_container_name"], "run-a0-0");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub const PRIMARY_CONTAINER_ANNOTATION: &str = "primary_container_name";
 
 /// Code of a container that exceeded its memory limit, as the container runtime reports it.
+///
+/// ```
+/// use aileron_machinery::ExecutionError;
+/// use aileron_machinery::pod::phase::OOM_KILLED;
+///
+/// let error = ExecutionError::user(OOM_KILLED, "worker-1 exceeded its memory limit");
+/// assert_eq!(error.code, "OOMKilled");
+/// ```
 pub const OOM_KILLED: &str = "OOMKilled";
 
 /// Code of a pod that did not end by itself: its node was lost, or a container was killed.
+///
+/// ```
+/// use aileron_machinery::ExecutionError;
+/// use aileron_machinery::pod::phase::INTERRUPTED;
+///
+/// let error = ExecutionError::system(INTERRUPTED, "the node of worker-1 was lost");
+/// assert_eq!(error.code, "Interrupted");
+/// ```
 pub const INTERRUPTED: &str = "Interrupted";
 
 /// Type of the condition that says whether a pod is ready.
 pub(super) const POD_READY: &str = "Ready";
 
 /// The phase of a task that consists of this pod. A plugin that reports more information uses [`pod_phase`].
+///
+/// ```
+/// use aileron_machinery::pod::{build_pod, phase::task_phase};
+/// use aileron_machinery::testing::{exited, task};
+/// use aileron_machinery::{ObservedPhase, Phase, PhaseContext};
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let task = task("batch", &Value::Null);
+/// let pod = build_pod(&task, Default::default())?.into_pod();
+/// let prior = ObservedPhase::default();
+/// assert_eq!(task_phase(&PhaseContext::new(&task, &prior), &exited(&pod, 0)).phase(), Phase::Success);
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub fn task_phase(cx: &PhaseContext<'_>, pod: &Pod) -> PhaseInfo {
     pod_phase(pod, &cx.task.platform.k8s, cx.task.now, TaskInfo::at(cx.task.now))
 }
@@ -41,11 +80,38 @@ pub fn task_phase(cx: &PhaseContext<'_>, pod: &Pod) -> PhaseInfo {
 /// The phase of a task that consists of this pod. `info` is reported with it.
 ///
 /// Mirrors `pod.DemystifyPodStatus`.
+///
+/// ```
+/// use aileron_machinery::pod::phase::pod_phase;
+/// use aileron_machinery::testing::{pod, task};
+/// use aileron_machinery::{Phase, TaskInfo};
+/// # use aileron_machinery::serde_json::{Value, json};
+///
+/// let task = task("batch", &Value::Null);
+/// let failed = pod("p-1", "main", &json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}));
+/// let phase = pod_phase(&failed, &task.platform.k8s, task.now, TaskInfo::at(task.now));
+/// assert_eq!((phase.phase(), phase.error().unwrap().code.as_str()), (Phase::RetryableFailure, "Evicted"));
+/// ```
 pub fn pod_phase(pod: &Pod, config: &K8sConfig, now: Timestamp, info: TaskInfo) -> PhaseInfo {
     pod_phase_of_task(pod, None, config, now, info)
 }
 
 /// Like [`pod_phase`], for a task whose own container is known.
+///
+/// ```
+/// use aileron_machinery::pod::phase::pod_phase_of_task;
+/// use aileron_machinery::pod::{build_pod, own_container};
+/// use aileron_machinery::testing::{exited, task};
+/// use aileron_machinery::{Phase, TaskInfo};
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let task = task("batch", &Value::Null);
+/// let pod = exited(&build_pod(&task, Default::default())?.into_pod(), 1);
+/// let own = own_container(&task);
+/// let phase = pod_phase_of_task(&pod, own.as_deref(), &task.platform.k8s, task.now, TaskInfo::at(task.now));
+/// assert_eq!(phase.phase(), Phase::RetryableFailure);
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 ///
 /// # Differs from upstream
 ///
@@ -83,6 +149,21 @@ pub fn pod_phase_of_task(
 /// not exist.
 ///
 /// Mirrors `flytek8s.DemystifyFailedOrPendingPod`.
+///
+/// ```
+/// use aileron_machinery::pod::phase::failed_or_pending_phase;
+/// use aileron_machinery::testing::{pod, task};
+/// use aileron_machinery::{Phase, PhaseInfo, TaskInfo};
+/// # use aileron_machinery::serde_json::{Value, json};
+///
+/// // The operator says that the job runs, but its driver may be stuck.
+/// let task = task("batch", &Value::Null);
+/// let driver = pod("driver", "main", &json!({"phase": "Pending"}));
+/// let info = TaskInfo::at(task.now);
+/// let of_driver = failed_or_pending_phase(Some(&driver), "main", &task.platform.k8s, task.now, info.clone());
+/// let phase = if of_driver.phase() == Phase::Undefined { PhaseInfo::running(info) } else { of_driver };
+/// assert_eq!(phase.phase(), Phase::Queued);
+/// ```
 pub fn failed_or_pending_phase(
     pod: Option<&Pod>,
     primary_container: &str,
@@ -101,6 +182,16 @@ pub fn failed_or_pending_phase(
 /// Whether the primary container is ready. If the pod has no containers, whether the pod is ready.
 ///
 /// Mirrors `pod.IsPodReady`.
+///
+/// ```
+/// use aileron_machinery::pod::phase::is_ready;
+/// use aileron_machinery::testing::{pod, running};
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let head = pod("head", "main", &Value::Null);
+/// assert!(!is_ready(&head));
+/// assert!(is_ready(&running(&head)));
+/// ```
 pub fn is_ready(pod: &Pod) -> bool {
     let primary = primary_container_name(pod);
     if primary.is_empty() {
@@ -111,6 +202,15 @@ pub fn is_ready(pod: &Pod) -> bool {
 }
 
 /// The pod has ended, and its result will not change.
+///
+/// ```
+/// use aileron_machinery::pod::phase::is_terminal;
+/// use aileron_machinery::testing::pod;
+/// # use aileron_machinery::serde_json::json;
+///
+/// assert!(is_terminal(&pod("p-1", "main", &json!({"phase": "Failed"}))));
+/// assert!(!is_terminal(&pod("p-1", "main", &json!({"phase": "Unknown"}))));
+/// ```
 pub fn is_terminal(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))

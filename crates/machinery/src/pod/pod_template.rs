@@ -10,6 +10,18 @@ use crate::TaskContext;
 /// Later ones win.
 ///
 /// The plugin manager labels only the object itself, and operators do not copy its labels to the pods that they create.
+///
+/// ```
+/// use aileron_machinery::k8s_openapi::api::core::v1::PodTemplateSpec;
+/// use aileron_machinery::pod::{build_pod, pod_template};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// let task = task("batch", &Value::Null);
+/// let pod = build_pod(&task, Default::default())?.into_pod();
+/// let workers = PodTemplateSpec { metadata: Some(pod_template::metadata(&task, pod.metadata)), spec: pod.spec };
+/// assert!(workers.metadata.unwrap().annotations.is_some(), "the default annotations of the platform");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub fn metadata(task: &TaskContext, own: ObjectMeta) -> ObjectMeta {
     let config = &task.platform.k8s;
     ObjectMeta {

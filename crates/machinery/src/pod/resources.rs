@@ -16,18 +16,72 @@ use crate::PluginError;
 use crate::config::K8sConfig;
 
 /// Kubernetes' name for CPU time.
+///
+/// ```
+/// use aileron_machinery::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+/// use aileron_machinery::pod::resources::{CPU, ResourceList};
+///
+/// let requests = ResourceList::from([(CPU.to_owned(), Quantity("500m".into()))]);
+/// assert_eq!(requests["cpu"].0, "500m");
+/// ```
 pub const CPU: &str = "cpu";
 /// Kubernetes' name for memory.
+///
+/// ```
+/// use aileron_machinery::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+/// use aileron_machinery::pod::resources::{MEMORY, ResourceList};
+///
+/// let limits = ResourceList::from([(MEMORY.to_owned(), Quantity("2Gi".into()))]);
+/// assert_eq!(limits["memory"].0, "2Gi");
+/// ```
 pub const MEMORY: &str = "memory";
 /// Kubernetes' name for temporary disk space.
+///
+/// ```
+/// use aileron_machinery::pod::resources::EPHEMERAL_STORAGE;
+///
+/// assert_eq!(EPHEMERAL_STORAGE, "ephemeral-storage");
+/// ```
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 /// The name by which tasks request accelerators of any kind. It is replaced before the pod is created.
+///
+/// ```
+/// use aileron_machinery::pod::resources::{GENERIC_GPU, sanitize_gpu};
+/// # use aileron_machinery::config::K8sConfig;
+/// # use aileron_machinery::k8s_openapi::api::core::v1::ResourceRequirements;
+/// # use aileron_machinery::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+///
+/// let limits = [(GENERIC_GPU.to_owned(), Quantity("1".into()))].into();
+/// let mut resources = ResourceRequirements { limits: Some(limits), ..ResourceRequirements::default() };
+/// sanitize_gpu(&mut resources, None, &K8sConfig::default());
+/// assert_eq!(resources.limits.unwrap()["nvidia.com/gpu"].0, "1");
+/// ```
 pub const GENERIC_GPU: &str = "gpu";
 
 /// Amounts by resource name, as Kubernetes writes them.
+///
+/// ```
+/// use aileron_machinery::k8s_openapi::api::core::v1::ResourceRequirements;
+/// use aileron_machinery::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+/// use aileron_machinery::pod::resources::ResourceList;
+///
+/// let list = ResourceList::from([("nvidia.com/gpu".to_owned(), Quantity("2".into()))]);
+/// let resources = ResourceRequirements { limits: Some(list.clone()), requests: Some(list), ..Default::default() };
+/// assert_eq!(resources.limits, resources.requests);
+/// ```
 pub type ResourceList = BTreeMap<String, QuantityText>;
 
 /// What a container reserves of one resource, and the most it may use.
+///
+/// ```
+/// use aileron_machinery::pod::resources::{RequestAndLimit, adjust_or_default};
+/// # use aileron_kubekit::quantity::Quantity;
+/// # let amount = |text: &str| text.parse::<Quantity>().unwrap();
+///
+/// // Nothing is requested and the default is 2Gi, but the platform allows only 1Gi.
+/// let adjusted = adjust_or_default(&amount("0"), &amount("0"), &amount("2Gi"), &amount("1Gi"));
+/// assert_eq!(adjusted, RequestAndLimit { request: amount("1Gi"), limit: amount("1Gi") });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestAndLimit {
     /// What is reserved.
@@ -37,6 +91,19 @@ pub struct RequestAndLimit {
 }
 
 /// What happens to requests and limits that are not set.
+///
+/// ```
+/// use aileron_machinery::config::K8sConfig;
+/// use aileron_machinery::k8s_openapi::api::core::v1::ResourceRequirements;
+/// use aileron_machinery::pod::resources::{Unset, apply_overrides};
+///
+/// let nothing = ResourceRequirements::default();
+/// let primary = apply_overrides(&nothing, &nothing, &K8sConfig::default(), Unset::Assign)?;
+/// assert_eq!(primary.requests.unwrap()["memory"].0, "1Gi");
+/// let sidecar = apply_overrides(&nothing, &nothing, &K8sConfig::default(), Unset::Leave)?;
+/// assert_eq!(sidecar.requests, None);
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unset {
     /// A missing request is set to the limit, and a missing limit to the request. If both are missing, they are set to
@@ -48,9 +115,7 @@ pub enum Unset {
 
 /// How the resources of a container are decided. Mirrors `flytek8s.ResourceCustomizationMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResourceMode {
-    /// The overrides replace the resources of the container.
-    Assign,
+pub(super) enum ResourceMode {
     /// The overrides are merged with the resources of the container and win. For primary containers.
     Merge,
     /// The resources of the container are only lowered to the platform's limits. For all other containers.
@@ -61,6 +126,16 @@ pub enum ResourceMode {
 /// missing limit is set to the request. Both are lowered to the platform's limit, and the request to the limit.
 ///
 /// Mirrors `flytek8s.AdjustOrDefaultResource`.
+///
+/// ```
+/// use aileron_machinery::pod::resources::adjust_or_default;
+/// # use aileron_kubekit::quantity::Quantity;
+/// # let amount = |text: &str| text.parse::<Quantity>().unwrap();
+///
+/// // 4 CPUs are requested, and the platform allows 2.
+/// let adjusted = adjust_or_default(&amount("4"), &amount("0"), &amount("1"), &amount("2"));
+/// assert_eq!((adjusted.request, adjusted.limit), (amount("2"), amount("2")));
+/// ```
 pub fn adjust_or_default(
     request: &Quantity,
     limit: &Quantity,
@@ -91,6 +166,18 @@ fn at_most<'a>(value: &'a Quantity, bound: &'a Quantity) -> &'a Quantity {
 /// resources do not change.
 ///
 /// Mirrors `flytek8s.ApplyResourceOverrides`.
+///
+/// ```
+/// use aileron_machinery::pod::resources::{Unset, apply_overrides};
+/// # use aileron_machinery::config::K8sConfig;
+/// # use aileron_machinery::{k8s_openapi::api::core::v1::ResourceRequirements, serde_json::{self, json}};
+///
+/// let wanted: ResourceRequirements = serde_json::from_value(json!({"requests": {"memory": "8Gi"}}))?;
+/// let platform: ResourceRequirements = serde_json::from_value(json!({"limits": {"memory": "4Gi"}}))?;
+/// let given = apply_overrides(&wanted, &platform, &K8sConfig::default(), Unset::Leave)?;
+/// assert_eq!(given.requests.unwrap()["memory"].0, "4Gi");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Differs from upstream
 ///
@@ -165,6 +252,18 @@ fn non_empty(list: ResourceList) -> Option<ResourceList> {
 
 /// Requests and limits for pods that are not made from the task's container. Mirrors
 /// `flytek8s.ApplyK8sResourceOverrides`.
+///
+/// ```
+/// use aileron_machinery::pod::resources::{apply_platform_resources, from_proto};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// // The resources of a worker group, as the settings of the task have them: none here.
+/// let task = task("batch", &Value::Null);
+/// let own = from_proto(None)?;
+/// let settled = apply_platform_resources(&own, &task.metadata.platform_resources, &task.platform.k8s)?;
+/// assert_eq!(settled.limits.unwrap()["cpu"].0, "1");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub fn apply_platform_resources(
     resources: &ResourceRequirements,
     platform: &ResourceRequirements,
@@ -174,6 +273,17 @@ pub fn apply_platform_resources(
 }
 
 /// Copies the entries of `over` into `under`. They replace entries of the same name. Mirrors `flytek8s.MergeResources`.
+///
+/// ```
+/// use aileron_machinery::pod::resources::merge;
+/// # use aileron_machinery::{k8s_openapi::api::core::v1::ResourceRequirements, serde_json::{self, json}};
+///
+/// let mut resources: ResourceRequirements =
+///     serde_json::from_value(json!({"requests": {"cpu": "1", "memory": "1Gi"}}))?;
+/// merge(&serde_json::from_value(json!({"requests": {"cpu": "2"}}))?, &mut resources);
+/// assert_eq!(serde_json::to_value(&resources)?, json!({"requests": {"cpu": "2", "memory": "1Gi"}}));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn merge(over: &ResourceRequirements, under: &mut ResourceRequirements) {
     lay_over(over.clone(), under);
 }
@@ -185,6 +295,19 @@ fn lay_over(over: ResourceRequirements, under: &mut ResourceRequirements) {
 
 /// Replaces [`GENERIC_GPU`] by the resource name of the accelerator. Mirrors
 /// `flytek8s.SanitizeGPUResourceRequirements`.
+///
+/// ```
+/// use aileron_machinery::config::K8sConfig;
+/// use aileron_machinery::idl::flyteidl2::core::{GpuAccelerator, gpu_accelerator::DeviceClass};
+/// use aileron_machinery::pod::resources::sanitize_gpu;
+/// # use aileron_machinery::{k8s_openapi::api::core::v1::ResourceRequirements, serde_json::{self, json}};
+///
+/// let mut resources: ResourceRequirements = serde_json::from_value(json!({"limits": {"gpu": "1"}}))?;
+/// let accelerator = GpuAccelerator { device_class: DeviceClass::GoogleTpu.into(), ..GpuAccelerator::default() };
+/// sanitize_gpu(&mut resources, Some(&accelerator), &K8sConfig::default());
+/// assert!(resources.limits.unwrap().contains_key("google.com/tpu"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn sanitize_gpu(resources: &mut ResourceRequirements, accelerator: Option<&GpuAccelerator>, config: &K8sConfig) {
     let name = match accelerator {
         Some(accelerator) => AcceleratorSettings::of(accelerator, config).resource_name,
@@ -198,18 +321,6 @@ pub fn sanitize_gpu(resources: &mut ResourceRequirements, accelerator: Option<&G
 }
 
 /// The resources of one container under a [`ResourceMode`].
-pub fn customize(
-    container: &ResourceRequirements,
-    overrides: Option<&ResourceRequirements>,
-    platform: &ResourceRequirements,
-    accelerator: Option<&GpuAccelerator>,
-    config: &K8sConfig,
-    mode: ResourceMode,
-) -> Result<ResourceRequirements, PluginError> {
-    settle(container.clone(), overrides, platform, accelerator, config, mode)
-}
-
-/// [`customize`] without a copy.
 pub(super) fn settle(
     mut container: ResourceRequirements,
     overrides: Option<&ResourceRequirements>,
@@ -224,7 +335,6 @@ pub(super) fn settle(
         overrides
     };
     match mode {
-        ResourceMode::Assign => bounded(overrides(), platform, config, Unset::Assign),
         ResourceMode::Merge => {
             sanitize_gpu(&mut container, accelerator, config);
             lay_over(overrides(), &mut container);
@@ -241,6 +351,17 @@ pub(super) fn settle(
 /// have, are left out.
 ///
 /// Mirrors `flytek8s.ToK8sResourceRequirements`.
+///
+/// ```
+/// use aileron_machinery::idl::flyteidl2::core::Resources;
+/// use aileron_machinery::idl::flyteidl2::core::resources::{ResourceEntry, ResourceName};
+/// use aileron_machinery::pod::resources::from_proto;
+///
+/// let requests = vec![ResourceEntry { name: ResourceName::Memory.into(), value: "1024Mi".into() }];
+/// let resources = from_proto(Some(&Resources { requests, limits: Vec::new() }))?;
+/// assert_eq!(resources.requests.unwrap()["memory"].0, "1Gi");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub fn from_proto(resources: Option<&Resources>) -> Result<ResourceRequirements, PluginError> {
     let Some(resources) = resources else { return Ok(ResourceRequirements::default()) };
     Ok(ResourceRequirements {

@@ -8,6 +8,18 @@ use super::resources;
 use crate::PluginError;
 
 /// Adds the volume to the pod and mounts it in the primary container. Mirrors `flytek8s.ApplySharedMemory`.
+///
+/// ```
+/// use aileron_machinery::idl::flyteidl2::core::SharedMemory;
+/// use aileron_machinery::pod::{build_pod, shared_memory::apply_shared_memory};
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// let mut draft = build_pod(&task("batch", &Value::Null), Default::default())?;
+/// let memory = SharedMemory { mount_name: "shm".into(), mount_path: "/dev/shm".into(), size_limit: "1Gi".into() };
+/// apply_shared_memory(&mut draft.spec, &draft.primary_container, &memory)?;
+/// assert_eq!(draft.spec.volumes.unwrap()[0].name, "shm");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 pub fn apply_shared_memory(
     spec: &mut PodSpec,
     primary_container: &str,

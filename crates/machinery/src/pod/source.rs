@@ -15,6 +15,13 @@ use super::{PRIMARY_CONTAINER_KEY, PodDraft, copilot, decode};
 use crate::{PluginError, TaskContext};
 
 /// The task type whose first versions have their pod in `custom`.
+///
+/// ```
+/// use aileron_machinery::PluginEntry;
+/// use aileron_machinery::pod::SIDECAR_TASK_TYPE;
+///
+/// assert_eq!(PluginEntry::new("pod", &["container", SIDECAR_TASK_TYPE]).task_types[1], "sidecar");
+/// ```
 pub const SIDECAR_TASK_TYPE: &str = "sidecar";
 
 /// Version 0 of sidecar tasks: everything about the pod is in `custom`. Go reads the keys in any letter case, so they
@@ -125,6 +132,13 @@ fn sidecar_v1(draft: &mut PodDraft, cx: &LayerContext<'_>) -> Result<(), PluginE
 
 /// The name of the container that runs the task's own code. `None` if the definition of the task does not name one, and
 /// for tasks whose outputs another container stores after their own container has ended.
+///
+/// ```
+/// use aileron_machinery::pod::own_container;
+/// # use aileron_machinery::{testing::task, serde_json::Value};
+///
+/// assert_eq!(own_container(&task("batch", &Value::Null)).as_deref(), Some("run-a0-0"));
+/// ```
 pub fn own_container(task: &TaskContext) -> Option<String> {
     let template = &task.template;
     if copilot::data_loading(template).is_some() {

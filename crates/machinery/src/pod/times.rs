@@ -12,6 +12,16 @@ const POD_COMPLETED: &str = "PodCompleted";
 /// When a container last started or ended; `now` if none has.
 ///
 /// Mirrors `flytek8s.GetLastTransitionOccurredAt`.
+///
+/// ```
+/// use aileron_machinery::jiff::Timestamp;
+/// use aileron_machinery::pod::times::last_transition;
+/// use aileron_machinery::testing::{NOW, pod, running};
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let pod = running(&pod("p-1", "main", &Value::Null));
+/// assert_eq!(last_transition(&pod, Timestamp::UNIX_EPOCH).to_string(), NOW, "the start of its container");
+/// ```
 pub fn last_transition(pod: &Pod, now: Timestamp) -> Timestamp {
     let statuses = container_statuses(pod).iter().chain(init_container_statuses(pod));
     first_latest(statuses.filter_map(|status| {
@@ -28,6 +38,17 @@ pub fn last_transition(pod: &Pod, now: Timestamp) -> Timestamp {
 /// When the kubelet reported that all containers had ended.
 ///
 /// Mirrors `flytek8s.GetReportedAt`.
+///
+/// ```
+/// use aileron_machinery::pod::times::reported_at;
+/// use aileron_machinery::testing::{NOW, pod};
+/// # use aileron_machinery::serde_json::json;
+///
+/// let ended = pod("p-1", "main", &json!({"conditions": [
+///     {"type": "Ready", "status": "False", "reason": "PodCompleted", "lastTransitionTime": NOW},
+/// ]}));
+/// assert_eq!(reported_at(&ended).unwrap().to_string(), NOW);
+/// ```
 pub fn reported_at(pod: &Pod) -> Option<Timestamp> {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     first_latest(conditions.iter().filter_map(|condition| {
@@ -42,6 +63,16 @@ pub fn reported_at(pod: &Pod) -> Option<Timestamp> {
 /// else of its creation.
 ///
 /// Mirrors `GetCompletionTime` of the pod plugin.
+///
+/// ```
+/// use aileron_machinery::pod::times::completed_at;
+/// use aileron_machinery::testing::{NOW, exited, pod};
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let pod = pod("p-1", "main", &Value::Null);
+/// assert_eq!(completed_at(&exited(&pod, 0)).unwrap().to_string(), NOW);
+/// assert_eq!(completed_at(&pod), None);
+/// ```
 pub fn completed_at(pod: &Pod) -> Option<Timestamp> {
     let ends = |status: &ContainerStatus| {
         [&status.state, &status.last_state]

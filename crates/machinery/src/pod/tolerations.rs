@@ -9,6 +9,17 @@ use crate::config::K8sConfig;
 
 /// The configured tolerations for a pod: those of the resources it asks for, in the order of the resources' names, then
 /// those of interruptible pods, then those of all pods. Mirrors `flytek8s.GetPodTolerations`.
+///
+/// ```
+/// use aileron_machinery::config::K8sConfig;
+/// use aileron_machinery::k8s_openapi::api::core::v1::Toleration;
+/// use aileron_machinery::pod::tolerations::pod_tolerations;
+///
+/// let spot = Toleration { key: Some("spot".into()), ..Toleration::default() };
+/// let config = K8sConfig { interruptible_tolerations: vec![spot.clone()], ..K8sConfig::default() };
+/// assert_eq!(pod_tolerations(true, [], &config), [spot]);
+/// assert!(pod_tolerations(false, [], &config).is_empty());
+/// ```
 pub fn pod_tolerations<'a>(
     interruptible: bool,
     requirements: impl IntoIterator<Item = &'a ResourceRequirements>,
@@ -25,6 +36,17 @@ pub fn pod_tolerations<'a>(
 }
 
 /// Adds a toleration unless the pod has it. Mirrors `flytek8s.addTolerationInPodSpec`.
+///
+/// ```
+/// use aileron_machinery::k8s_openapi::api::core::v1::{PodSpec, Toleration};
+/// use aileron_machinery::pod::tolerations::add_toleration;
+///
+/// let gpu = Toleration { key: Some("gpu".into()), operator: Some("Exists".into()), ..Toleration::default() };
+/// let mut spec = PodSpec::default();
+/// add_toleration(&mut spec, gpu.clone());
+/// add_toleration(&mut spec, gpu.clone());
+/// assert_eq!(spec.tolerations, Some(vec![gpu]));
+/// ```
 pub fn add_toleration(spec: &mut PodSpec, toleration: Toleration) {
     let present = spec.tolerations.get_or_insert_default();
     if !present.iter().any(|other| same(other, &toleration)) {
@@ -34,6 +56,22 @@ pub fn add_toleration(spec: &mut PodSpec, toleration: Toleration) {
 
 /// Adds a toleration of the same name for every configured extended resource that a container requests. Mirrors
 /// `flytek8s.AddTolerationsForExtendedResources`.
+///
+/// ```
+/// use aileron_machinery::config::K8sConfig;
+/// use aileron_machinery::pod::tolerations::add_tolerations_for_extended_resources;
+/// # use aileron_machinery::k8s_openapi::api::core::v1::PodSpec;
+/// # use aileron_machinery::serde_json::{self, json};
+///
+/// let requests = json!({"nvidia.com/gpu": "1"});
+/// let mut spec: PodSpec =
+///     serde_json::from_value(json!({"containers": [{"name": "main", "resources": {"requests": requests}}]}))?;
+/// let config =
+///     K8sConfig { add_tolerations_for_extended_resources: vec!["nvidia.com/gpu".into()], ..K8sConfig::default() };
+/// add_tolerations_for_extended_resources(&mut spec, &config);
+/// assert_eq!(spec.tolerations.unwrap()[0].key.as_deref(), Some("nvidia.com/gpu"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn add_tolerations_for_extended_resources(spec: &mut PodSpec, config: &K8sConfig) {
     let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let requested: BTreeSet<String> = containers

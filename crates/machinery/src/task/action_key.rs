@@ -5,6 +5,14 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Names an action.
+///
+/// ```
+/// use aileron_machinery::ActionKey;
+/// use aileron_machinery::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+///
+/// let metadata = ObjectMeta { namespace: Some("team".into()), name: Some("run-a0".into()), ..ObjectMeta::default() };
+/// assert_eq!(ActionKey::of(&metadata), ActionKey::new("team", "run-a0"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActionKey {
     /// Its namespace.

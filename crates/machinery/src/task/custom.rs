@@ -22,6 +22,21 @@ use crate::{PluginError, TaskContext, code};
 ///
 /// The descriptor set is what `prost-build` or `protox` write beside the types, imports included. It is decoded when
 /// the first task is read.
+///
+/// ```
+/// use aileron_machinery::CustomMessage;
+/// use aileron_machinery::idl::flyteidl2::core::SharedMemory;
+/// use aileron_machinery::testing::task;
+/// # use aileron_machinery::serde_json::Value;
+/// # const DESCRIPTOR_SET: &[u8] = &[];
+///
+/// // `SharedMemory` stands for a message of the plugin, and `DESCRIPTOR_SET` for what its build script has written:
+/// // `include_bytes!(concat!(env!("OUT_DIR"), "/descriptor_set.bin"))`.
+/// static SETTINGS: CustomMessage<SharedMemory> = CustomMessage::new(DESCRIPTOR_SET);
+///
+/// let error = SETTINGS.read(&task("kettle", &Value::Null)).unwrap_err();
+/// assert_eq!(error.code(), "BadTaskSpecification", "this task has no settings");
+/// ```
 pub struct CustomMessage<M> {
     descriptor_set: &'static [u8],
     messages: OnceLock<Result<Messages, String>>,
@@ -53,6 +68,23 @@ impl<M: Message + Name + Default> CustomMessage<M> {
 /// Reads `custom` of the task as a type of the plugin. An absent `custom` reads as an empty object, so a type whose
 /// fields all have defaults accepts it.
 ///
+/// ```
+/// use aileron_machinery::custom_as;
+/// use aileron_machinery::testing::task;
+/// # use aileron_machinery::serde_json::json;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Settings {
+///     litres: u32,
+/// }
+/// let settings: Settings = custom_as(&task("kettle", &json!({"litres": 2})))?;
+/// assert_eq!(settings.litres, 2);
+///
+/// let error = custom_as::<Settings>(&task("kettle", &json!({"litres": "two"}))).map(drop).unwrap_err();
+/// assert!(error.to_string().starts_with("[BadTaskSpecification] custom.litres: invalid type"));
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
+///
 /// # Errors
 /// `BadTaskSpecification`, naming the field that is missing or does not fit.
 pub fn custom_as<T: DeserializeOwned>(task: &TaskContext) -> Result<T, PluginError> {
@@ -68,6 +100,17 @@ pub fn custom_as<T: DeserializeOwned>(task: &TaskContext) -> Result<T, PluginErr
 /// Reads `custom` of a template as one of Flyte's messages. A task that has none, or one that does not fit, cannot work.
 ///
 /// Mirrors `utils.UnmarshalStruct` and what its callers make of an error.
+///
+/// ```
+/// use aileron_machinery::idl::flyteidl2::core::SharedMemory;
+/// use aileron_machinery::{settings, testing::task};
+/// # use aileron_machinery::serde_json::json;
+///
+/// let task = task("kettle", &json!({"mountPath": "/dev/shm", "sizeLimit": "1Gi"}));
+/// let memory: SharedMemory = settings(&task.template)?;
+/// assert_eq!(memory.size_limit, "1Gi");
+/// # Ok::<(), aileron_machinery::PluginError>(())
+/// ```
 ///
 /// # Errors
 /// `BadTaskSpecification`, naming the field whose value does not fit.

@@ -10,6 +10,20 @@ const DECK: &str = "deck.html";
 const CHECKPOINTS: &str = "_flytecheckpoints";
 
 /// The locations that belong to one attempt of a task.
+///
+/// ```
+/// use aileron_machinery::TaskPaths;
+///
+/// let paths = TaskPaths {
+///     output_prefix: "s3://data/a0/1".into(),
+///     raw_output_prefix: "s3://raw/a0/1/".into(),
+///     ..TaskPaths::default()
+/// };
+/// assert_eq!(paths.output_path(), "s3://data/a0/1/outputs.pb");
+/// assert_eq!(paths.error_path(), "s3://data/a0/1/error.pb");
+/// assert_eq!(paths.deck_path(), "s3://data/a0/1/deck.html");
+/// assert_eq!(paths.checkpoint_prefix(), "s3://raw/a0/1/_flytecheckpoints");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaskPaths {
@@ -27,6 +41,13 @@ pub struct TaskPaths {
 
 impl TaskPaths {
     /// The inputs file.
+    ///
+    /// ```
+    /// use aileron_machinery::TaskPaths;
+    ///
+    /// let paths = TaskPaths { input_prefix: "s3://data/r1/a0".into(), ..TaskPaths::default() };
+    /// assert_eq!(paths.input_path(), "s3://data/r1/a0/inputs.pb");
+    /// ```
     pub fn input_path(&self) -> String {
         below(&self.input_prefix, INPUTS)
     }

@@ -3,6 +3,13 @@
 use aileron_kubekit::digest::{Fnv1a, base32};
 
 /// An id cannot be made this short.
+///
+/// ```
+/// use aileron_machinery::unique_id::fixed_length_unique_id;
+///
+/// let error = fixed_length_unique_id("a-name-of-more-than-ten-bytes", 5).unwrap_err();
+/// assert_eq!((error.id.len(), error.max_length), (8, 5), "a digest has eight characters");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("max Length is too small, cannot create an encoded string that is so small")]
 pub struct UniqueIdError {
@@ -14,11 +21,28 @@ pub struct UniqueIdError {
 
 /// `id` itself if it has at most `max_length` bytes, otherwise a digest of eight characters.
 /// Mirrors `encoding.FixedLengthUniqueID`.
+///
+/// ```
+/// use aileron_machinery::unique_id::fixed_length_unique_id;
+///
+/// assert_eq!(fixed_length_unique_id("run-a0-0", 20)?, "run-a0-0");
+/// assert_eq!(fixed_length_unique_id("a-very-long-task-execution-generated-name-that-exceeds", 47)?, "fh65ueey");
+/// # Ok::<(), aileron_machinery::unique_id::UniqueIdError>(())
+/// ```
 pub fn fixed_length_unique_id(id: &str, max_length: usize) -> Result<String, UniqueIdError> {
     fixed_length_unique_id_with(Fnv1a::Bits32, id, max_length)
 }
 
 /// [`fixed_length_unique_id`] with a digest of another width: 8, 14 or 27 characters.
+///
+/// ```
+/// use aileron_machinery::unique_id::fixed_length_unique_id_with;
+/// use aileron_kubekit::digest::Fnv1a;
+///
+/// let id = fixed_length_unique_id_with(Fnv1a::Bits64, &"run".repeat(20), 20)?;
+/// assert_eq!(id.len(), 14);
+/// # Ok::<(), aileron_machinery::unique_id::UniqueIdError>(())
+/// ```
 pub fn fixed_length_unique_id_with(digest: Fnv1a, id: &str, max_length: usize) -> Result<String, UniqueIdError> {
     if id.len() <= max_length {
         return Ok(id.to_owned());
@@ -30,6 +54,13 @@ pub fn fixed_length_unique_id_with(digest: Fnv1a, id: &str, max_length: usize) -
 
 /// [`fixed_length_unique_id`] of parts joined by hyphens. Empty parts at the front leave no hyphen.
 /// Mirrors `encoding.FixedLengthUniqueIDForParts`.
+///
+/// ```
+/// use aileron_machinery::unique_id::fixed_length_unique_id_for_parts;
+///
+/// assert_eq!(fixed_length_unique_id_for_parts(30, &["run", "a0", "worker"])?, "run-a0-worker");
+/// # Ok::<(), aileron_machinery::unique_id::UniqueIdError>(())
+/// ```
 pub fn fixed_length_unique_id_for_parts(max_length: usize, parts: &[&str]) -> Result<String, UniqueIdError> {
     let first = parts.iter().position(|part| !part.is_empty()).unwrap_or(parts.len());
     fixed_length_unique_id(&parts[first..].join("-"), max_length)

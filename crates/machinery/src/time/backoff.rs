@@ -3,6 +3,14 @@
 use std::time::Duration;
 
 /// Pauses that are multiplied by a factor with each failure in a row, up to a bound.
+///
+/// ```
+/// use std::time::Duration;
+/// use aileron_machinery::time::backoff::ExponentialBackoff;
+///
+/// const RETRIES: ExponentialBackoff = ExponentialBackoff::doubling(Duration::from_secs(1), Duration::from_secs(30));
+/// assert_eq!([1, 2, 3, 9].map(|failures| RETRIES.pause(failures).as_secs()), [1, 2, 4, 30]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExponentialBackoff {
     /// The pause after the first failure.
@@ -15,6 +23,15 @@ pub struct ExponentialBackoff {
 
 /// The random part of a pause: the pause is multiplied by a number in this range. It keeps clients that failed at the
 /// same moment from trying again at the same moment.
+///
+/// ```
+/// use std::time::Duration;
+/// use aileron_machinery::time::{backoff::Jitter, jitter::random};
+///
+/// let jitter = Jitter { from: 0.5, to: 1.5 };
+/// assert_eq!(jitter.applied(Duration::from_secs(10), 0.0), Duration::from_secs(5));
+/// assert!(jitter.applied(Duration::from_secs(10), random()) <= Duration::from_secs(15));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jitter {
     /// The smallest multiplier.
@@ -38,6 +55,14 @@ impl ExponentialBackoff {
     }
 
     /// The pause after this number of failures in a row with its random part. `random` is between zero and one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use aileron_machinery::time::backoff::{ExponentialBackoff, Jitter};
+    ///
+    /// let backoff = ExponentialBackoff::doubling(Duration::from_secs(1), Duration::from_secs(30));
+    /// assert_eq!(backoff.pause_with(3, Jitter { from: 1.0, to: 2.0 }, 0.5), Duration::from_secs(6));
+    /// ```
     #[must_use]
     pub fn pause_with(&self, failures: u32, jitter: Jitter, random: f64) -> Duration {
         jitter.applied(self.pause(failures), random)

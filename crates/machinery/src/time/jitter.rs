@@ -4,6 +4,12 @@ use std::hash::{BuildHasher as _, RandomState};
 
 /// A random number from 0 to 1. It is the hash of nothing under the random keys of a std hasher, which is random enough
 /// for delays.
+///
+/// ```
+/// use aileron_machinery::time::jitter::random;
+///
+/// assert!((0.0..=1.0).contains(&random()));
+/// ```
 pub fn random() -> f64 {
     RandomState::new().hash_one(()) as f64 / u64::MAX as f64
 }

@@ -12,13 +12,13 @@ use clap::Parser;
 /// Runs recorded cases and prints where our results differ.
 #[derive(Parser)]
 struct Arguments {
-    /// Folder laid out as <family>[/<group>]/<name>.json.
+    /// Folder laid out as `FAMILY[/GROUP]/NAME.json`.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/open"))]
     dir: PathBuf,
-    /// Comma-separated families, or <family>/<group>, or <family>/<group>/<name>; everything if empty.
+    /// Comma-separated families, or `FAMILY/GROUP`, or `FAMILY/GROUP/NAME`; everything if empty.
     #[arg(long, default_value = "")]
     only: String,
-    /// Writes what each case produced to <out>/<family>[/<group>]/<name>.json.
+    /// Writes what each case produced to `OUT/FAMILY[/GROUP]/NAME.json`.
     #[arg(long)]
     out: Option<PathBuf>,
     /// Prints every difference and every skipped case.

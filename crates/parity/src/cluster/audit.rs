@@ -128,7 +128,7 @@ pub(super) fn write_policy(dir: &Path, users: &[User]) -> Result<()> {
 
 pub(super) fn read(dir: &Path, user: User) -> Result<Vec<AuditRecord>> {
     match fs::read_to_string(dir.join(LOG_FILE)) {
-        Ok(log) => parse(&log, user.username()),
+        Ok(log) => parse(&log, &user.username()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()), // no request yet
         Err(error) => Err(error).context("reading the audit log"),
     }
@@ -262,16 +262,16 @@ mod tests {
         let user = User::Executor.username();
         let mut reader = RequestReader::of_log(dir.path(), &[User::Executor]);
         assert!(reader.read().unwrap().is_empty());
-        fs::write(&log, line("1", user, "ResponseStarted") + "{\"auditID\":").unwrap();
+        fs::write(&log, line("1", &user, "ResponseStarted") + "{\"auditID\":").unwrap();
         assert_eq!(reader.read().unwrap().len(), 1);
         // The rest of a line that was cut off stays in front of the next one.
-        let more = line("1", user, "ResponseStarted") + "{\"auditID\":" + &line("2", user, "ResponseComplete");
+        let more = line("1", &user, "ResponseStarted") + "{\"auditID\":" + &line("2", &user, "ResponseComplete");
         fs::write(&log, more).unwrap();
         let next = reader.read().unwrap();
         assert_eq!(next.len(), 1);
         assert_eq!((next[0].completed - next[0].received).get_milliseconds(), 100);
         fs::rename(&log, &renamed).unwrap();
-        fs::write(&log, line("1", user, "ResponseComplete") + &line("3", user, "ResponseComplete")).unwrap();
+        fs::write(&log, line("1", &user, "ResponseComplete") + &line("3", &user, "ResponseComplete")).unwrap();
         assert_eq!(reader.read().unwrap().len(), 1, "the end of a watch is not another request");
         assert!(reader.read().unwrap().is_empty());
     }

@@ -34,10 +34,18 @@ pub(super) struct Ports {
 }
 
 impl Real {
-    pub(super) fn start(binaries: &Path, dir: &Path, ports: Ports, flags: &[String]) -> Result<Self> {
+    pub(super) fn start(
+        binaries: &Path,
+        dir: &Path,
+        ports: Ports,
+        authorization: &str,
+        flags: &[String],
+    ) -> Result<Self> {
         let etcd_command = etcd_command(binaries, dir, ports.etcd, ports.peer);
         let etcd = Process::spawn(dir, "etcd", &etcd_command)?;
-        let command = apiserver_command(binaries, dir, ports.etcd, ports.api, flags);
+        let mut command = apiserver_command(binaries, dir, ports.etcd, ports.api);
+        command.push(format!("--authorization-mode={authorization}"));
+        command.extend_from_slice(flags);
         let apiserver = Process::spawn(dir, "kube-apiserver", &command)?;
         let etcd_port = ports.etcd;
         Ok(Self { manager: None, apiserver: apiserver.into(), etcd: etcd.into(), command, etcd_command, etcd_port })
@@ -113,9 +121,9 @@ fn etcd_command(binaries: &Path, dir: &Path, client_port: u16, peer_port: u16) -
     ]
 }
 
-fn apiserver_command(binaries: &Path, dir: &Path, etcd_port: u16, port: u16, more: &[String]) -> Vec<String> {
+fn apiserver_command(binaries: &Path, dir: &Path, etcd_port: u16, port: u16) -> Vec<String> {
     let at = |name: &str| dir.join(name).display().to_string();
-    let mut command = vec![
+    vec![
         binaries.join("kube-apiserver").display().to_string(),
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
         "--bind-address=127.0.0.1".to_owned(),
@@ -130,16 +138,13 @@ fn apiserver_command(binaries: &Path, dir: &Path, etcd_port: u16, port: u16, mor
         format!("--service-account-key-file={}", at("sa.pub")),
         format!("--service-account-signing-key-file={}", at("sa.key")),
         format!("--token-auth-file={}", at("tokens.csv")),
-        "--authorization-mode=AlwaysAllow".to_owned(),
         // This admission plugin requires `default` service accounts, which no controller creates here.
         "--disable-admission-plugins=ServiceAccount".to_owned(),
         format!("--audit-policy-file={}", at(audit::POLICY_FILE)),
         format!("--audit-log-path={}", at(audit::LOG_FILE)),
         "--audit-log-mode=blocking".to_owned(), // tests read the log right after a request, so no batching
         "--audit-log-maxsize=2000".to_owned(),  // megabytes: large enough that the log is never rotated during a test
-    ];
-    command.extend_from_slice(more);
-    command
+    ]
 }
 
 fn manager_command(binaries: &Path, kubeconfig: &Path) -> Vec<String> {

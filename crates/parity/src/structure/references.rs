@@ -225,7 +225,7 @@ impl Visit<'_> for Reader {
 
 /// The path from the crate root of a path that begins with `crate`, `self` or `super`. Every other path begins with
 /// another crate, with an imported name or with a child of the same module.
-fn absolute(module: &[String], written: &[String]) -> Option<Vec<String>> {
+pub(super) fn absolute(module: &[String], written: &[String]) -> Option<Vec<String>> {
     let (first, rest) = written.split_first()?;
     match first.as_str() {
         "crate" => Some(rest.to_vec()),
@@ -244,7 +244,7 @@ fn climb(module: &[String], written: &[String]) -> Option<Vec<String>> {
 }
 
 /// Whether an item is only compiled for tests.
-fn is_for_tests(attributes: &[Attribute]) -> bool {
+pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::Path(path) => path.is_ident("test"),
         Meta::List(list) => list.path.is_ident("cfg") && demands_test(list.tokens.clone()),
@@ -252,7 +252,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-fn attributes_of(item: &Item) -> &[Attribute] {
+pub(super) fn attributes_of(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
         Item::Enum(item) => &item.attrs,
@@ -270,8 +270,8 @@ fn attributes_of(item: &Item) -> &[Attribute] {
     }
 }
 
-/// The name by which other modules can refer to an item of the root.
-fn name_of(item: &Item) -> Option<String> {
+/// The name by which other modules can refer to an item.
+pub(super) fn name_of(item: &Item) -> Option<String> {
     let name = match item {
         Item::Const(item) => &item.ident,
         Item::Enum(item) => &item.ident,

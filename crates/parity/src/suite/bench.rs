@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
 use super::{Executor, Program, Recording, Settings, Space, script};
-use crate::cluster::{self, Cluster, Server, User, install_crd};
+use crate::cluster::{self, Authorization, Cluster, Server, User, install_crd};
 use crate::events_stub::EventsStub;
 use crate::kubelet::{self, Kubelet, Store};
+use crate::manifests::{Grants, apply, executor_roles};
 use crate::recorder::Recorder;
 
 /// A cluster with the definition of TaskAction, a kubelet for all pods, the services, and a directory for files.
@@ -30,6 +31,10 @@ pub struct BenchOptions {
     pub server: Server,
     /// Whether quota is counted and garbage is collected, as in a complete cluster.
     pub controllers: bool,
+    /// Which requests a real API server allows.
+    pub authorization: Authorization,
+    /// Users whose requests are recorded, beside those of every cluster.
+    pub audited: Vec<User>,
     /// Additional flags for a real API server.
     pub apiserver_flags: Vec<String>,
     /// Whether a [`Recorder`](crate::recorder::Recorder) can follow the bench.
@@ -38,7 +43,8 @@ pub struct BenchOptions {
     pub kubelet: fn(kubelet::Settings) -> kubelet::Settings,
 }
 
-/// The bench and the executor that most suites share. They have their own runtime, because the runtime of a test ends with
+/// The bench and the executor that most suites share. A real API server checks the permissions of the executor, which has the
+/// roles of `deploy/`. They have their own runtime, because the runtime of a test ends with
 /// the test.
 struct Shared {
     bench: Bench,
@@ -51,6 +57,8 @@ impl Default for BenchOptions {
         Self {
             server: Server::default(),
             controllers: false,
+            authorization: Authorization::default(),
+            audited: Vec::new(),
             apiserver_flags: Vec::new(),
             recorded: false,
             kubelet: std::convert::identity,
@@ -64,9 +72,16 @@ impl Bench {
     /// # Errors
     /// A part did not start.
     pub async fn start(options: BenchOptions) -> Result<Self> {
-        let BenchOptions { server, controllers, apiserver_flags, recorded, kubelet } = options;
-        let options =
-            cluster::Options { server, controllers, apiserver_flags, recorded, ..cluster::Options::default() };
+        let BenchOptions { server, controllers, authorization, audited, apiserver_flags, recorded, kubelet } = options;
+        let mut options = cluster::Options {
+            server,
+            controllers,
+            authorization,
+            apiserver_flags,
+            recorded,
+            ..cluster::Options::default()
+        };
+        options.audited.extend(audited);
         let cluster = Cluster::start(options).await?;
         let crd = aileron_action::crd::crd()?;
         install_crd(&cluster.client(User::Admin).await?, &crd).await?;
@@ -103,6 +118,17 @@ impl Bench {
         let recording = Recording { recorder, stub: &self.stub, user };
         let (kubeconfig, log) = (self.cluster.kubeconfig(user), format!("{user:?}"));
         Program::start_recorded(&self.cluster, &kubeconfig, settings, (name, &log), &recording).await
+    }
+
+    /// Grants [`User::Executor`] the roles of `deploy/`, and waits until the API server knows them.
+    ///
+    /// # Errors
+    /// The API server refuses a role.
+    pub async fn grant_executor_roles(&self) -> Result<()> {
+        let roles = executor_roles(&["executor"])?;
+        let admin = self.cluster.client(User::Admin).await?;
+        apply(&admin, &roles).await?;
+        Grants::of(&roles, User::Executor)?.until_known(&admin, User::Executor).await
     }
 
     /// Creates a namespace for one suite.
@@ -165,7 +191,11 @@ impl Shared {
     fn start(server: Server) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let (bench, executor) = runtime.block_on(async {
-            let bench = server.bench().await?;
+            let authorization = Authorization::Rbac;
+            let bench = Bench::start(BenchOptions { server, authorization, ..BenchOptions::default() }).await?;
+            if server == Server::Real {
+                bench.grant_executor_roles().await?;
+            }
             let executor = Executor::start(&bench.cluster, &bench.settings()).await?;
             anyhow::Ok((bench, executor))
         })?;

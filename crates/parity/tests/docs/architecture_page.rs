@@ -8,7 +8,7 @@ use super::names::source_paths;
 use super::{is_current, read, root, rust_files};
 
 /// Replaces the text between two markers of a page: `<!-- name -->` and `<!-- end of name -->`.
-fn with_part(page: &str, name: &str, part: &str) -> String {
+pub fn with_part(page: &str, name: &str, part: &str) -> String {
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->\n"));
     let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no {begin}"));
     let (_, after) = rest.split_once(&end).unwrap_or_else(|| panic!("no {end}"));

@@ -1,5 +1,8 @@
 //! The clean-up of objects of ended tasks, also after restarts, and finalizers of other controllers.
 
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
 use aileron_apiserver::{Fault, Match};
 use aileron_idl::flyteidl2::core::{K8sObjectMetadata, K8sPod, task_template::Target};
 use aileron_idl::json_to_struct;
@@ -8,7 +11,9 @@ use aileron_sandbox::install_definitions;
 use anyhow::{Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::operators::kinds::Kind;
@@ -21,6 +26,10 @@ aileron_parity::on_both!(
 
 /// How long other containers may run after the task's container has ended.
 const SIDECAR_GRACE: SignedDuration = SignedDuration::from_secs(10);
+
+/// Limit for the removal of a finalizer, on a machine whose processors are busy with other programs. It takes milliseconds
+/// in the round that records the end, and two seconds if the clean-up has to do it.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A task with a sidecar container that never ends.
 fn with_shipper(name: &str) -> Task {
@@ -96,7 +105,7 @@ async fn only_finished_objects_are_deleted_as_configured(on: Server) -> Result<(
     always.stop().await
 }
 
-/// When an action is deleted, only our finalizer is removed from its object, also after a conflict.
+/// When a task has ended, and when an action is deleted, only our finalizer is removed from its object, also after a conflict.
 async fn only_our_finalizer_is_removed(on: Server) -> Result<()> {
     let bench = on.bench().await?;
     let space = bench.space("finalizers").await?;
@@ -105,13 +114,10 @@ async fn only_our_finalizer_is_removed(on: Server) -> Result<()> {
     install_definitions(&space.admin, &[kind.rules()]).await?;
     let executor = Executor::start(&bench.cluster, &settings).await?;
     let jobs = kind.objects(&space);
-    space.submit(&Task::container("held")).await?;
+    space.submit(&Task::container("held").attempts(&["run"])).await?;
     space.submit(&kind.task("held-job")).await?;
     jobs.until("held-job-0").await?;
-    jobs.report("held-job-0", &kind.done()).await?;
-    for name in ["held", "held-job"] {
-        assert_eq!(space.until_ended(name).await?.outcome().unwrap().0, "Succeeded");
-    }
+    space.until("held", "running", |action| action.reason() == "Executing").await?;
     let theirs = json!([{"op": "add", "path": "/metadata/finalizers/0", "value": "example.com/theirs"}]);
     let theirs = Patch::Json::<()>(serde_json::from_value(theirs)?);
     let pod = space.pods.patch("held-0", &PatchParams::default(), &theirs).await?;
@@ -121,52 +127,75 @@ async fn only_our_finalizer_is_removed(on: Server) -> Result<()> {
     if let Some(sandbox) = bench.cluster.sandbox() {
         sandbox.faults().add(Fault::Times(Match::of("patch", "pods"), 409, 2));
     }
-    for name in ["held", "held-job"] {
-        space.delete(name).await?;
-        space.until_gone(name).await?;
-    }
+
+    // The end of the job is recorded, its action stays.
+    jobs.report("held-job-0", &kind.done()).await?;
+    assert_eq!(space.until_ended("held-job").await?.outcome().unwrap().0, "Succeeded");
+    let job = until_finalizers(&jobs.api, "held-job-0", &["example.com/theirs"]).await?;
+    ensure!(job.metadata.deletion_timestamp.is_none(), "the object of an ended task stays");
+    space.submit(&Task::container("ended")).await?;
+    assert_eq!(space.until_ended("ended").await?.outcome().unwrap().0, "Succeeded");
+    until_finalizers(&space.pods, "ended-0", &[]).await?;
+    space.pods.delete("ended-0", &DeleteParams::default()).await?;
+    space.until_pods(&["held-0"]).await?;
+
+    // The action of a running pod is deleted.
+    space.delete("held").await?;
+    space.until_gone("held").await?;
     assert_eq!(space.pods.get("held-0").await?.metadata.finalizers.unwrap(), ["example.com/theirs"]);
-    assert_eq!(jobs.api.get("held-job-0").await?.metadata.finalizers.unwrap(), ["example.com/theirs"]);
     executor.stop().await
 }
 
-/// The object of an ended task stays with either setting. When the action is deleted, the abort deletes the object. With the
-/// setting, the finalization sends a second delete. A foreign finalizer keeps the object, so that the second delete finds
-/// it.
+/// Waits until an object has exactly these finalizers.
+pub async fn until_finalizers<K>(api: &Api<K>, name: &str, finalizers: &[&str]) -> Result<K>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let object = api.get(name).await?;
+        if object.finalizers() == finalizers {
+            return Ok(object);
+        }
+        ensure!(Instant::now() < until, "{name} has the finalizers {:?}, not {finalizers:?}", object.finalizers());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// With the setting, the object of an ended task is deleted when the end is recorded, and its action stays. Without it, the
+/// object goes with the action. An executor that starts later finishes what an earlier one did not do. An object of another
+/// owner is left alone.
 async fn objects_are_deleted_on_finalize_if_so_configured(on: Server) -> Result<()> {
     let bench = on.bench().await?;
-    for (is_set, deletions) in [(false, 1), (true, 2)] {
-        let space = bench.space(&format!("on-finalize-{is_set}")).await?;
-        owned_by_other(&space).await?;
-        let settings = bench.settings().with(&["plugins", "k8s", "delete-resource-on-finalize"], is_set);
-        let executor = Executor::start(&bench.cluster, &settings).await?;
-        for name in ["done", "theirs"] {
-            space.submit(&Task::container(name)).await?;
-        }
-        assert_eq!(space.until_ended("done").await?.outcome().unwrap().0, "Succeeded");
-        assert_eq!(space.until_ended("theirs").await?.outcome().unwrap().0, "Failed");
-        space.until_pods(&["done-0", "theirs-0"]).await?;
-        let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/theirs"]}}));
-        let held = space.pods.patch("done-0", &PatchParams::default(), &held).await?;
-        ensure!(held.metadata.deletion_timestamp.is_none(), "the pod must stay as long as its action");
-        let before = space.requests()?.len();
-        for name in ["done", "theirs"] {
-            space.delete(name).await?;
-            space.until_gone(name).await?;
-        }
-        // Only requests before our finalizer was removed from the action: a change of the pod may start another round.
-        let requests = space.requests()?.split_off(before);
-        let first_round = requests.iter().take_while(|request| (&*request.verb, &*request.name) != ("patch", "done"));
-        let deleted: Vec<_> = first_round.filter(|request| request.verb == "delete").collect();
-        assert_eq!(deleted.len(), deletions, "{requests:?}");
-        ensure!(deleted.iter().all(|request| request.name == "done-0" && request.code < 300), "{deleted:?}");
-        ensure!(!requests.iter().any(|request| request.name == "theirs-0" && request.verb != "get"), "{requests:?}");
-        space
-            .pods
-            .patch("done-0", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}})))
-            .await?;
-        space.until_pods(&["theirs-0"]).await?;
-        executor.stop().await?;
+    let space = bench.space("on-finalize").await?;
+    owned_by_other(&space).await?;
+    let settings = |is_set: bool| bench.settings().with(&["plugins", "k8s", "delete-resource-on-finalize"], is_set);
+
+    let without = Executor::start(&bench.cluster, &settings(false)).await?;
+    for name in ["kept", "theirs"] {
+        space.submit(&Task::container(name)).await?;
     }
-    Ok(())
+    assert_eq!(space.until_ended("kept").await?.outcome().unwrap().0, "Succeeded");
+    assert_eq!(space.until_ended("theirs").await?.outcome().unwrap().0, "Failed");
+    space.until_pods(&["kept-0", "theirs-0"]).await?;
+    without.stop().await?;
+
+    let with = Executor::start(&bench.cluster, &settings(true)).await?;
+    space.until_pods(&["theirs-0"]).await?;
+    space.submit(&Task::container("good")).await?;
+    space.submit(&Task::container("bad").attempts(&["error:Broken:unrecoverable"])).await?;
+    assert_eq!(space.until_ended("good").await?.outcome().unwrap().0, "Succeeded");
+    assert_eq!(space.until_ended("bad").await?.outcome().unwrap().0, "Failed");
+    space.until_pods(&["theirs-0"]).await?;
+    for name in ["kept", "good", "bad"] {
+        ensure!(space.actions.get_opt(name).await?.is_some(), "{name}: the action must stay until garbage collection");
+    }
+    for name in ["good", "theirs"] {
+        space.delete(name).await?;
+        space.until_gone(name).await?;
+    }
+    let touched =
+        space.requests()?.into_iter().find(|it| it.name == "theirs-0" && !["get", "create"].contains(&&*it.verb));
+    ensure!(touched.is_none(), "{touched:?}");
+    with.stop().await
 }

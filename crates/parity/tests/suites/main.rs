@@ -18,6 +18,7 @@ mod operators;
 mod outages;
 mod overview;
 mod pending;
+mod permissions;
 mod pools;
 mod quota;
 mod restart;

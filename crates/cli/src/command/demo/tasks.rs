@@ -19,7 +19,7 @@ const EXAMPLES: &str = "examples/tasks";
 const NAMESPACE: &str = "demo";
 
 /// The Python module with a task of the flyte SDK: its text and its file name.
-const MODULE: &str = include_str!("../../../../../examples/python/greet.py");
+const MODULE: &str = include_str!("../../../demo/python/greet.py");
 const MODULE_FILE: &str = "greet.py";
 /// The task in that module: its name, its inputs, and the expected output.
 const SDK_TASK: (&str, [(&str, &str); 2], &str) = ("greet", [("name", "ada"), ("x", "41")], "hello ada, 42");
@@ -162,7 +162,7 @@ pub fn overview(tasks: &[DemoTask]) -> String {
 fn built_in() -> Vec<TaskFile> {
     macro_rules! example {
         ($name:literal) => {
-            ($name, include_str!(concat!("../../../../../examples/tasks/", $name, ".yaml")))
+            ($name, include_str!(concat!("../../../demo/tasks/", $name, ".yaml")))
         };
     }
     let all = [

@@ -1,5 +1,8 @@
 //! The names of a new plugin, and where they replace those of the template.
 
+use aileron_config::PluginsConfig;
+use aileron_machinery::SectionValues;
+
 /// The names of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
@@ -15,8 +18,8 @@ pub struct Names {
     version: String,
 }
 
-/// Names that the copy cannot use: keywords of its languages, and sections and plugins that exist.
-const RESERVED: [&str; 49] = [
+/// Names that the copy cannot use: keywords of its languages, and names of its own folders and packages.
+const RESERVED: [&str; 39] = [
     "and",
     "as",
     "assert",
@@ -26,10 +29,8 @@ const RESERVED: [&str; 49] = [
     "break",
     "class",
     "const",
-    "container",
     "continue",
     "crate",
-    "dask",
     "def",
     "del",
     "dyn",
@@ -45,23 +46,15 @@ const RESERVED: [&str; 49] = [
     "import",
     "in",
     "is",
-    "k8s",
     "lambda",
-    "logs",
     "loop",
     "mod",
-    "mpi",
     "operator",
     "pass",
     "plugin",
-    "pod",
-    "pytorch",
-    "ray",
     "return",
-    "spark",
     "static",
     "struct",
-    "tensorflow",
     "trait",
     "type",
     "use",
@@ -83,7 +76,10 @@ impl Names {
             return Err(format!("{name:?} is not a name for a plugin: {word:?} is too short for a word"));
         }
         if RESERVED.contains(&name) {
-            return Err(format!("{name:?} is a word of Rust, Python or the configuration: choose another name"));
+            return Err(format!("{name:?} is a word of Rust, Python or the template: choose another name"));
+        }
+        if let Some(what) = taken_by(name) {
+            return Err(format!("{name:?} is {what}: choose another name"));
         }
         let wrong = || format!("--kind {kind}: write Kind.group/version, such as Kettle.kitchen.example.org/v1");
         let (kind_name, rest) = kind.split_once('.').ok_or_else(wrong)?;
@@ -148,6 +144,19 @@ impl Names {
     }
 }
 
+/// What has this name already, in every executor: two plugins cannot share it.
+fn taken_by(name: &str) -> Option<&'static str> {
+    // Built-in plugins have usable defaults; a test makes all of them.
+    let plugins = aileron_plugins::builtin().build(&SectionValues::default()).unwrap_or_default();
+    let k8s = plugins.k8s().iter().map(|plugin| plugin.entry());
+    let mut entries = k8s.chain(plugins.core().iter().map(|plugin| plugin.entry()));
+    if entries.any(|entry| &*entry.id == name || entry.task_types.iter().any(|task_type| task_type == name)) {
+        return Some("a built-in plugin or one of its task types");
+    }
+    let sections = serde_json::to_value(PluginsConfig::default()).unwrap_or_default();
+    sections.get(name).map(|_| "a section of the configuration")
+}
+
 fn capitalized(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
@@ -191,7 +200,10 @@ mod tests {
             ("9kettles", "Kettle.k.org/v1", "is not a name"),
             ("a-kettle", "Kettle.k.org/v1", "too short"),
             ("class", "Kettle.k.org/v1", "choose another name"),
-            ("spark", "Kettle.k.org/v1", "choose another name"),
+            ("spark", "Kettle.k.org/v1", "\"spark\" is a built-in plugin"),
+            ("clustered-task", "Kettle.k.org/v1", "is a built-in plugin"),
+            ("raw-container", "Kettle.k.org/v1", "one of its task types"),
+            ("kf-operator", "Kettle.k.org/v1", "is a section of the configuration"),
             ("kettle", "Kettle", "write Kind.group/version"),
             ("kettle", "kettle.k.org/v1", "write Kind.group/version"),
             ("kettle", "Kettle.k.org", "write Kind.group/version"),

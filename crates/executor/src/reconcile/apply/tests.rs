@@ -98,8 +98,12 @@ impl CorePlugin for World {
 
 /// Carries out a decision. Returns what was asked for, in order, and the result.
 async fn applied(world: World, decision: Decision, inject_finalizer: bool) -> (Vec<&'static str>, Option<Wake>) {
-    let k8s = Arc::new(K8sConfig { inject_finalizer, ..K8sConfig::default() });
-    let platform = Platform { k8s, ..Platform::default() };
+    configured(world, decision, K8sConfig { inject_finalizer, ..K8sConfig::default() }).await
+}
+
+/// As [`applied`], with this configuration.
+async fn configured(world: World, decision: Decision, k8s: K8sConfig) -> (Vec<&'static str>, Option<Wake>) {
+    let platform = Platform { k8s: Arc::new(k8s), ..Platform::default() };
     let (metadata, paths) = (TaskMetadata::default(), TaskPaths::default());
     let task = TaskContext::new(Arc::default(), metadata, paths, platform, Timestamp::UNIX_EPOCH);
     let state = StoredState::default();
@@ -153,6 +157,26 @@ async fn our_finalizer_comes_off_a_stopped_object() {
     let (order, wake) = applied(failing, ends(ObjectStep::DeleteAfterwards), true).await;
     assert_eq!(order, ["event", "status", "abort", "labels"], "an object that was not stopped keeps the finalizer");
     assert_eq!(wake, Some(Wake::OnChange), "the action has ended all the same");
+}
+
+#[tokio::test]
+async fn the_object_of_an_ended_task_is_released_after_the_end_is_recorded() {
+    let order = async |inject_finalizer, delete_resource_on_finalize, object| {
+        let k8s = K8sConfig { inject_finalizer, delete_resource_on_finalize, ..K8sConfig::default() };
+        configured(World::default(), ends(object), k8s).await.0
+    };
+    let released = ["event", "status", "finalize", "labels"];
+    assert_eq!(order(true, false, ObjectStep::Keep).await, released);
+    assert_eq!(order(false, true, ObjectStep::Keep).await, released);
+    let stopped = ["abort", "finalize", "event", "status", "labels"];
+    assert_eq!(order(true, false, ObjectStep::StopFirst).await, stopped, "the finalizer was removed before");
+    let stopped = ["abort", "event", "status", "finalize", "labels"];
+    assert_eq!(order(false, true, ObjectStep::StopFirst).await, stopped, "a plugin may stop objects without deleting");
+    let refusing = World { status_is_refused: true, ..World::default() };
+    assert_eq!(applied(refusing, ends(ObjectStep::Keep), true).await.0, ["event", "status"], "not yet recorded");
+    let goes_on = Record { status: after(&[(&running(), 1)]), phase: running(), ..end(ObjectStep::Keep) };
+    let (order, _) = applied(World::default(), Decision::Record(Box::new(goes_on)), true).await;
+    assert!(!order.contains(&"finalize"), "the task has not ended: {order:?}");
 }
 
 #[tokio::test]

@@ -48,6 +48,10 @@ const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(15);
 pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn ObjectPlugin>>) {
     let client = cx.client.clone();
     let wanted = wanted_kinds(plugins);
+    if wanted.is_empty() {
+        // Nothing is asked for, so no permission is needed.
+        return cx.cancel.cancelled().await;
+    }
     let definitions: Api<Listed<PartialObjectMeta<CustomResourceDefinition>>> = Api::all(client.clone());
     let watches = TaskTracker::new();
     let mut sink = Definitions {

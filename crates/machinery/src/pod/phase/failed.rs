@@ -19,6 +19,17 @@ const NODE_REASONS: [&str; 4] = ["Shutdown", "Terminated", "NodeShutdown", "Node
 ///
 /// Mirrors `flytek8s.DemystifyFailure`.
 ///
+/// ```
+/// use aileron_machinery::pod::phase::failed_phase;
+/// use aileron_machinery::testing::pod;
+/// use aileron_machinery::{ErrorKind, TaskInfo};
+/// # use aileron_machinery::serde_json::json;
+///
+/// let pod = pod("p-1", "main", &json!({"phase": "Failed", "reason": "NodeShutdown"}));
+/// let phase = failed_phase(pod.status.as_ref().unwrap(), "main", TaskInfo::at(Default::default()));
+/// assert_eq!(phase.error().unwrap().kind, ErrorKind::System, "the platform is charged");
+/// ```
+///
 /// # Differs from upstream
 /// If a container ended with an ordinary exit code and the pod gives no reason, which is nearly always so, upstream
 /// takes that for an interruption. So a crash of user code is retried for ever and charged to the platform. Here it is

@@ -21,6 +21,20 @@ const RATE_LIMITED: &str = "429 Too Many Requests";
 /// condition that explains why the pod is pending.
 ///
 /// Mirrors `flytek8s.DemystifyPending`.
+///
+/// ```
+/// use aileron_machinery::pod::phase::pending_phase;
+/// use aileron_machinery::testing::{pod, task};
+/// use aileron_machinery::{Phase, TaskInfo};
+/// # use aileron_machinery::serde_json::{Value, json};
+///
+/// let task = task("batch", &Value::Null);
+/// let waits = pod("p-1", "main", &json!({"phase": "Pending", "conditions": [
+///     {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"},
+/// ]}));
+/// let phase = pending_phase(waits.status.as_ref().unwrap(), &task.platform.k8s, task.now, TaskInfo::at(task.now));
+/// assert_eq!((phase.phase(), phase.reason()), (Phase::Queued, "Unschedulable:0/3 nodes"));
+/// ```
 pub fn pending_phase(status: &PodStatus, config: &K8sConfig, now: Timestamp, info: TaskInfo) -> PhaseInfo {
     let (phase, since) = explain(status, config, now, info);
     let timeout = config.pod_pending_timeout;
@@ -38,6 +52,19 @@ pub fn pending_phase(status: &PodStatus, config: &K8sConfig, now: Timestamp, inf
 ///
 /// Which period applies depends on why the pod is pending. The ends of all periods count, because an unnecessary check
 /// costs nothing.
+///
+/// ```
+/// use aileron_machinery::pod::phase::pending_deadline;
+/// use aileron_machinery::testing::{NOW, pod, task};
+/// # use aileron_machinery::serde_json::{Value, json};
+///
+/// let task = task("batch", &Value::Null);
+/// let waits = pod("p-1", "main", &json!({"phase": "Pending", "conditions": [
+///     {"type": "Ready", "status": "False", "lastTransitionTime": NOW},
+/// ]}));
+/// let deadline = pending_deadline(waits.status.as_ref().unwrap(), &task.platform.k8s, task.now).unwrap();
+/// assert_eq!(deadline.duration_since(task.now).as_secs(), 180, "the grace period for a missing image");
+/// ```
 pub fn pending_deadline(status: &PodStatus, config: &K8sConfig, now: Timestamp) -> Option<Timestamp> {
     if status.phase.as_deref() != Some("Pending") {
         return None;

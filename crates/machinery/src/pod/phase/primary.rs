@@ -6,6 +6,14 @@ use super::{is_oom_killed, is_sigkilled, termination_message};
 use crate::{ExecutionError, PhaseInfo, TaskInfo};
 
 /// Code of a pod whose status does not have the primary container.
+///
+/// ```
+/// use aileron_machinery::TaskInfo;
+/// use aileron_machinery::pod::phase::{PRIMARY_CONTAINER_NOT_FOUND, primary_container_phase};
+///
+/// let phase = primary_container_phase("main", &[], TaskInfo::at(Default::default()));
+/// assert_eq!(phase.error().unwrap().code, PRIMARY_CONTAINER_NOT_FOUND);
+/// ```
 pub const PRIMARY_CONTAINER_NOT_FOUND: &str = "PrimaryContainerNotFound";
 
 /// The phase of a task that ends when the container `name` ends.
@@ -14,6 +22,18 @@ pub const PRIMARY_CONTAINER_NOT_FOUND: &str = "PrimaryContainerNotFound";
 /// its use of memory, or that failed by itself, is charged to the task.
 ///
 /// Mirrors `flytek8s.DeterminePrimaryContainerPhase`.
+///
+/// ```
+/// use aileron_machinery::pod::phase::primary_container_phase;
+/// use aileron_machinery::testing::{exited, pod};
+/// use aileron_machinery::{Phase, TaskInfo};
+/// # use aileron_machinery::serde_json::Value;
+///
+/// let pod = exited(&pod("p-1", "main", &Value::Null), 0);
+/// let statuses = pod.status.unwrap().container_statuses.unwrap();
+/// let phase = primary_container_phase("main", &statuses, TaskInfo::at(Default::default()));
+/// assert_eq!(phase.phase(), Phase::Success);
+/// ```
 pub fn primary_container_phase(name: &str, statuses: &[ContainerStatus], info: TaskInfo) -> PhaseInfo {
     for status in statuses.iter().filter(|status| status.name == name) {
         let Some(state) = &status.state else { continue };

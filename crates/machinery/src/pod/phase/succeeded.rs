@@ -9,6 +9,15 @@ use crate::{ExecutionError, PhaseInfo, TaskInfo};
 /// first process of its container.
 ///
 /// Mirrors `flytek8s.DemystifySuccess`.
+///
+/// ```
+/// use aileron_machinery::k8s_openapi::api::core::v1::PodStatus;
+/// use aileron_machinery::pod::phase::succeeded_phase;
+/// use aileron_machinery::{Phase, TaskInfo};
+///
+/// let status = PodStatus { phase: Some("Succeeded".into()), ..PodStatus::default() };
+/// assert_eq!(succeeded_phase(&status, TaskInfo::at(Default::default())).phase(), Phase::Success);
+/// ```
 pub fn succeeded_phase(status: &PodStatus, info: TaskInfo) -> PhaseInfo {
     let oom_killed =
         all_containers(status).filter_map(|container| container.state.as_ref()?.terminated.as_ref()).any(is_oom_killed);

@@ -1,0 +1,29 @@
+// The type of the section does not implement `PluginSection`.
+use aileron_machinery::k8s_openapi::api::core::v1::Pod;
+use aileron_machinery::{K8sPlugin, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginSources, TaskContext};
+
+struct Kettles;
+
+impl K8sPlugin for Kettles {
+    type Resource = Pod;
+
+    fn entry(&self) -> PluginEntry {
+        PluginEntry::new("kettles", &["kettle"])
+    }
+
+    fn build(&self, _: &TaskContext) -> Result<Pod, PluginError> {
+        Ok(Pod::default())
+    }
+
+    fn phase(&self, _: &PhaseContext<'_>, _: &Pod) -> Result<PhaseInfo, PluginError> {
+        Ok(PhaseInfo::undefined())
+    }
+}
+
+pub struct KettleConfig {
+    pub litres: u32,
+}
+
+pub fn plugins() -> PluginSources {
+    PluginSources::new().with_section(|_: KettleConfig| Kettles)
+}
