@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use aileron_action::conditions::condition;
 use aileron_action::object_identity::OBJECT_FINALIZER;
-use aileron_action::{Action, TaskAction};
+use aileron_action::{ACTION_FINALIZER, Action, TaskAction};
 use aileron_kubekit::ApiError;
 use aileron_machinery::config::{DeleteFinished, K8sConfig};
 use aileron_machinery::time::clock::Clock;
@@ -73,7 +73,7 @@ struct Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ActionEnd {
     Ended(Ending),
-    /// The action does not exist any more. Kubernetes deletes its objects.
+    /// The action does not exist any more, or the executor has released it. Kubernetes deletes its objects.
     Gone,
 }
 
@@ -244,9 +244,8 @@ impl ObjectCleanup {
             let (action, uid) = owner(metadata).filter(|_| is_candidate)?;
             let plugin = self.plugins.iter().find(|plugin| plugin.kind() == kind)?.as_ref();
             let stays = plugin.properties().disable_delete_on_finalize;
-            // An action of the same name that was submitted later is another one.
-            let is_owner = |stored: Arc<Action>| stored.object.metadata.uid.as_ref() == Some(uid);
-            let is_at_work = self.action_store.get(&action).is_some_and(is_owner);
+            let is_at_work = |stored: Arc<Action>| is_at_work_for(&stored.object.metadata, uid);
+            let is_at_work = self.action_store.get(&action).is_some_and(is_at_work);
             (!is_at_work).then_some(LeftBehind { plugin, object, action, runs, is_terminating, stays })
         });
         candidates.collect()
@@ -258,7 +257,7 @@ impl ObjectCleanup {
         let found = api.get_opt(&key.name).await.map_err(api_error)?;
         let Some(action) = found.map(Listed::into_action) else { return Ok(Some(ActionEnd::Gone)) };
         let owners = object.owner_references.as_deref().unwrap_or_default();
-        if !owners.iter().any(|owner| Some(&owner.uid) == action.metadata.uid.as_ref()) {
+        if !owners.iter().any(|owner| Some(&owner.uid) == action.metadata.uid.as_ref()) || is_released(&action.metadata) {
             return Ok(Some(ActionEnd::Gone));
         }
         let status = action.status.unwrap_or_default();
@@ -306,6 +305,18 @@ fn has_own_finalizer(metadata: &ObjectMeta) -> bool {
     metadata.finalizers.iter().flatten().any(|finalizer| finalizer == OBJECT_FINALIZER)
 }
 
+/// Whether the executor has nothing more to do for an action that is being deleted. Another finalizer may keep the action.
+fn is_released(action: &ObjectMeta) -> bool {
+    let is_ours = action.finalizers.iter().flatten().any(|finalizer| finalizer == ACTION_FINALIZER);
+    action.deletion_timestamp.is_some() && !is_ours
+}
+
+/// Whether rounds of this action still take care of the objects of the action with this UID. An action of the same name
+/// that was submitted later is another one.
+fn is_at_work_for(action: &ObjectMeta, uid: &str) -> bool {
+    action.uid.as_deref() == Some(uid) && !is_released(action)
+}
+
 fn any_runs(pod: &Pod) -> bool {
     let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
     statuses.iter().any(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()))
@@ -319,6 +330,8 @@ fn owner(metadata: &ObjectMeta) -> Option<(ActionKey, &String)> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -355,6 +368,22 @@ mod tests {
             assert_eq!(decide_release(stays, Some(ActionEnd::Gone), at(150)), stays, "Kubernetes deletes it");
         }
         assert_eq!(decide_release(due, ended, at(150)), due, "the deletion removes the finalizer");
+    }
+
+    /// The round that released the action may not have seen the finalizer of its object.
+    #[test]
+    fn no_round_takes_care_of_the_objects_of_a_released_action() {
+        let action = |finalizers: &[&str], is_deleted: bool| ObjectMeta {
+            uid: Some("one".to_owned()),
+            finalizers: Some(finalizers.iter().map(ToString::to_string).collect()),
+            deletion_timestamp: is_deleted.then(|| Time(at(100))),
+            ..ObjectMeta::default()
+        };
+        assert!(is_at_work_for(&action(&[ACTION_FINALIZER], false), "one"));
+        assert!(is_at_work_for(&action(&[ACTION_FINALIZER, "other"], true), "one"), "its last round is not over");
+        assert!(is_at_work_for(&action(&[], false), "one"), "it has no finalizer yet");
+        assert!(!is_at_work_for(&action(&["other"], true), "one"));
+        assert!(!is_at_work_for(&action(&[ACTION_FINALIZER], false), "another action of the same name"));
     }
 
     #[test]
