@@ -1,7 +1,6 @@
 //! Configuration and plugins of the executors of a run.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use aileron_config::{Config, Sources};
 use aileron_machinery::PluginSet;
@@ -13,18 +12,23 @@ use serde_json::json;
 
 use crate::operator::SimJobs;
 
+/// The pool of tokens that an administrator changes.
+const POOL: &str = "licences";
+
 /// The configuration that processes read when they start. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// Tokens of the pool.
-    pool_limit: Arc<AtomicUsize>,
+    /// It is parsed once: this takes as long as a tenth of a run, and runs start many processes.
+    config: Arc<Mutex<Config>>,
 }
 
 impl Configuration {
     /// The configuration at the beginning of a run.
-    #[must_use]
-    pub fn first() -> Self {
-        Self { pool_limit: Arc::new(AtomicUsize::new(FIRST_POOL_LIMIT)) }
+    ///
+    /// # Errors
+    /// Never: the values are fixed.
+    pub fn first() -> Result<Self> {
+        Ok(Self { config: Arc::new(Mutex::new(config()?)) })
     }
 
     /// Reads it, as a process does that starts now.
@@ -32,7 +36,7 @@ impl Configuration {
     /// # Errors
     /// Never: the values are fixed.
     pub fn read(&self) -> Result<(Config, PluginSet)> {
-        let config = config(self.pool_limit.load(Ordering::Relaxed))?;
+        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let plugins = plugins(&config)?;
         Ok((config, plugins))
     }
@@ -40,12 +44,16 @@ impl Configuration {
     /// Gives the pool another number of tokens. The configuration is read at the start, so all replicas start again.
     pub fn set_pool_limit(&self, limit: usize, executors: &Executors, history: &History) {
         history.note(format!("an administrator gives the pool {limit} tokens"));
-        self.pool_limit.store(limit, Ordering::Relaxed);
+        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = config.tasks.pools.get_mut(POOL) {
+            pool.quota = u32::try_from(limit).unwrap_or(u32::MAX);
+        }
+        drop(config);
         executors.stop_all();
     }
 }
 
-fn config(pool_limit: usize) -> Result<Config> {
+fn config() -> Result<Config> {
     let text = json!({
         "executor": {
             "leaderElect": true,
@@ -59,7 +67,7 @@ fn config(pool_limit: usize) -> Result<Config> {
         },
         "storage": {"type": "mem", "container": "data"},
         "plugins": {"k8s": {"inject-finalizer": true}},
-        "tasks": {"pools": {"licences": {"quota": pool_limit, "task-types": ["licensed"]}}},
+        "tasks": {"pools": {POOL: {"quota": FIRST_POOL_LIMIT, "task-types": ["licensed"]}}},
     });
     Config::load(&Sources::file("simulation.yaml", &text.to_string())).context("the configuration of the simulation")
 }

@@ -96,7 +96,7 @@ pub async fn run(seed: u64, plan: Plan) -> Result<Outcome> {
         Random::new(seed, "operator"),
     );
     tokio::spawn(jobs);
-    let configuration = Configuration::first();
+    let configuration = Configuration::first()?;
     let configure = {
         let configuration = configuration.clone();
         Box::new(move || configuration.read())

@@ -257,7 +257,8 @@ impl ObjectCleanup {
         let found = api.get_opt(&key.name).await.map_err(api_error)?;
         let Some(action) = found.map(Listed::into_action) else { return Ok(Some(ActionEnd::Gone)) };
         let owners = object.owner_references.as_deref().unwrap_or_default();
-        if !owners.iter().any(|owner| Some(&owner.uid) == action.metadata.uid.as_ref()) || is_released(&action.metadata) {
+        if !owners.iter().any(|owner| Some(&owner.uid) == action.metadata.uid.as_ref()) || is_released(&action.metadata)
+        {
             return Ok(Some(ActionEnd::Gone));
         }
         let status = action.status.unwrap_or_default();
