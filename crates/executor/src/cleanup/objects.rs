@@ -21,6 +21,7 @@ use aileron_kubekit::ApiError;
 use aileron_machinery::config::{DeleteFinished, K8sConfig};
 use aileron_machinery::time::clock::Clock;
 use aileron_machinery::{ActionKey, AnyResource, ObjectPlugin, ResourceKind};
+use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ObjectMeta};
@@ -36,6 +37,14 @@ use crate::registry::panics::guarded;
 
 /// How often the caches are searched for objects to delete. The search costs no request, and no task waits for it.
 const SEARCH_EVERY: Duration = Duration::from_secs(2);
+
+/// Objects that are cleaned up at the same time. A request that is not answered does not delay the other objects, and the
+/// clean-up of a whole run does not burden the API server.
+const REQUESTS_IN_FLIGHT: usize = 8;
+
+/// How long the requests for one object may take. It is longer than a loaded API server needs for them. The next search does
+/// not begin before all are answered, and must not wait for a lost answer as long as a round does.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long side containers may go on after the end of the task: time to send the logs that they hold.
 const SIDE_CONTAINER_GRACE: SignedDuration = SignedDuration::from_secs(10);
@@ -202,29 +211,40 @@ impl ObjectCleanup {
         let there: HashSet<_> = found.iter().filter_map(|left| left.object.metadata().uid.as_ref()).collect();
         known.retain(|uid, _| there.contains(uid));
         let now = self.clock.now();
-        for left in &found {
-            let metadata = left.object.metadata();
-            let uid = metadata.uid.clone().unwrap_or_default();
-            let mut decision = left.decide(self.policy, known.get(&uid).copied(), now).await;
-            if decision == CleanupDecision::ReadAction {
-                match self.action_end(&left.action, metadata).await {
-                    Ok(Some(end)) => {
-                        known.insert(uid, end);
-                        decision = left.decide(self.policy, Some(end), now).await;
-                    }
-                    // The next search reads it again.
-                    Ok(None) => {}
-                    Err(error) => tracing::debug!(%error, "failed to read an ended action; retrying later"),
+        let cleaned_up = found.iter().map(|left| {
+            let uid = left.object.metadata().uid.clone().unwrap_or_default();
+            let end = known.get(&uid).copied();
+            // The next search tries again.
+            let cleaned_up = tokio::time::timeout(ANSWERED_WITHIN, self.clean_up(left, end, now));
+            async move { (uid, cleaned_up.await.ok().flatten()) }
+        });
+        let read: Vec<_> = futures::stream::iter(cleaned_up).buffer_unordered(REQUESTS_IN_FLIGHT).collect().await;
+        known.extend(read.into_iter().filter_map(|(uid, end)| Some((uid, end?))));
+    }
+
+    /// Does what is to be done with an object now. Returns the end of its action, if that is known.
+    async fn clean_up(&self, left: &LeftBehind<'_>, end: Option<ActionEnd>, now: Timestamp) -> Option<ActionEnd> {
+        let mut end = end;
+        let mut decision = left.decide(self.policy, end, now).await;
+        if decision == CleanupDecision::ReadAction {
+            match self.action_end(&left.action, left.object.metadata()).await {
+                Ok(read @ Some(_)) => {
+                    end = read;
+                    decision = left.decide(self.policy, end, now).await;
                 }
-            }
-            match decision {
-                CleanupDecision::DeleteAt(at) if at <= now => {
-                    self.delete(&left.plugin.kind(), left.object.as_ref()).await;
-                }
-                CleanupDecision::Release => self.release(&left.plugin.kind(), left.object.as_ref()).await,
-                CleanupDecision::DeleteAt(_) | CleanupDecision::Keep | CleanupDecision::ReadAction => {}
+                // The next search reads it again.
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%error, "failed to read an ended action; retrying later"),
             }
         }
+        match decision {
+            CleanupDecision::DeleteAt(at) if at <= now => {
+                self.delete(&left.plugin.kind(), left.object.as_ref()).await;
+            }
+            CleanupDecision::Release => self.release(&left.plugin.kind(), left.object.as_ref()).await,
+            CleanupDecision::DeleteAt(_) | CleanupDecision::Keep | CleanupDecision::ReadAction => {}
+        }
+        end
     }
 
     /// The objects of the executor whose action has ended. An object that somebody else deletes is among them only if it

@@ -3,7 +3,7 @@
 use aileron_action::{ACTION_FINALIZER, TaskActionStatus};
 use serde_json::Value;
 
-use super::{Change, Facts, has_ended, status, text};
+use super::{Change, Facts, has_ended, is_deleting, status, text};
 use crate::history::{ActionEvent, Entry, STALE_ANSWER, What};
 use crate::plan::Expected;
 
@@ -118,11 +118,14 @@ pub(super) fn event_before_status(facts: &Facts<'_>) -> Vec<String> {
 }
 
 /// An action that had our finalizer and goes away without an end was aborted.
+///
+/// An API server that reads an action without finalizers for a request to delete it removes the action, also if a finalizer
+/// arrives before it does so. Nobody sees such an action as one that is being deleted, and nobody can report its abort.
 pub(super) fn abort_reported(facts: &Facts<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (_, versions) in facts.actions() {
         let Some(last) = versions.last().filter(|version| version.change == Change::Deleted) else { continue };
-        let was_ours = versions.iter().any(|version| has_finalizer(&version.object));
+        let was_ours = versions.iter().any(|version| has_finalizer(&version.object) && is_deleting(&version.object));
         let is_abort = |event: &ActionEvent| event.phase == ABORTED;
         if was_ours
             && !status(&last.object).is_terminal()
