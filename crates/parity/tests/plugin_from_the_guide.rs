@@ -14,7 +14,7 @@ use aileron_machinery::schemars::JsonSchema;
 use aileron_machinery::serde::{Deserialize, Serialize};
 use aileron_machinery::{
     ExecutionError, K8sPlugin, Needs, Phase, PhaseContext, PhaseInfo, PluginEntry, PluginError, PluginProperties,
-    PluginSection, SectionProblem, TaskContext, TaskInfo, custom_as,
+    PluginSection, SectionProblem, TaskContext, TaskInfo, TokenRequest, custom_as,
 };
 
 /// Kubernetes writes the name of a Job into a label of its pods, and a label has at most 63 characters.
@@ -96,6 +96,11 @@ impl K8sPlugin for JobPlugin {
     fn needs(&self, task: &TaskContext) -> Needs {
         // The status of a Job does not say why a pod waits or failed.
         Needs::of_pod(task).with_pods()
+    }
+
+    fn token(&self, task: &TaskContext) -> Option<TokenRequest> {
+        // The author of the task says which licence it uses.
+        task.template.config.get("licence").map(|pool| TokenRequest { pool: pool.clone() })
     }
 
     fn build(&self, task: &TaskContext) -> Result<Job, PluginError> {
@@ -235,6 +240,14 @@ mod tests {
         };
         assert_eq!(ttl(Value::Null), Some(3600));
         assert_eq!(ttl(json!({"ttlSecondsAfterFinished": 90})), Some(90));
+    }
+
+    #[test]
+    fn a_task_that_names_a_licence_needs_a_token() {
+        let mut task = task("k8s-job", &Value::Null);
+        assert_eq!(plugin().token(&task), None);
+        Arc::make_mut(&mut task.template).config.insert("licence".to_owned(), "matlab".to_owned());
+        assert_eq!(plugin().token(&task), Some(TokenRequest { pool: "matlab".into() }));
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use aileron_idl::json_to_struct;
 use aileron_parity::cluster::{AuditRecord, Authorization, User};
-use aileron_parity::manifests::{Grants, apply, executor_roles, kustomize};
+use aileron_parity::manifests::{Grants, apply, kustomize};
 use aileron_parity::suite::{Bench, BenchOptions, Executor, POLL_INTERVAL, Space, StatusView, Task, WAIT_TIMEOUT};
 use aileron_plugin_batch::{BatchConfig, BatchJob, BatchPlugin};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -20,8 +20,14 @@ const EXECUTOR: User = User::ServiceAccount("flyte", "aileron");
 /// The operator, as `deploy/operator.yaml` names it.
 const OPERATOR: User = User::ServiceAccount("batch-operator", "batch-operator");
 
+/// The flag that enables plugins.
+const ENABLED: &str = "--tasks.task-plugins.enabled-plugins=";
+
 /// The kind of the template.
 const GROUP: &str = "compute.example.org";
+
+/// The definitions of kinds.
+const DEFINITIONS: &str = "apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// A plugin of the API server that some distributions enable. It refuses owner references that block the deletion of their
 /// owner, unless the user may change the finalizers of the owner. Neither executor nor operator writes such references.
@@ -118,6 +124,24 @@ async fn run_tasks(space: &Space<'_>) -> Result<()> {
     until_stopped(space, "aborted").await
 }
 
+/// Aileron's kustomization with the component of the template.
+#[test]
+fn the_component_lets_an_installed_executor_run_the_plugin() -> Result<()> {
+    let folder = root().join("target/plugin-overlay");
+    std::fs::create_dir_all(&folder)?;
+    let overlay = "resources: [../../deploy/kustomize]\ncomponents: [../../examples/plugin-template/deploy/executor]\n";
+    std::fs::write(folder.join("kustomization.yaml"), overlay)?;
+    let objects = kustomize(&folder)?;
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").context("no Deployment")?;
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "example.org/aileron-batch:0.1.0");
+    let arguments = container["args"].as_array().context("no arguments")?;
+    // A flag that is given twice adds to a list.
+    let enabled: Vec<_> = arguments.iter().filter_map(|it| it.as_str()?.strip_prefix(ENABLED)).collect();
+    assert_eq!(enabled, ["core-sleep,container,sidecar,pod", "batch"]);
+    Ok(())
+}
+
 /// A request that the API server refused because a permission is missing.
 fn assert_nothing_was_forbidden(bench: &Bench, user: User) -> Result<()> {
     let requests = bench.cluster.requests(user)?;
@@ -137,7 +161,9 @@ async fn executor_and_operator_have_exactly_the_permissions_that_they_use() -> R
     };
     let bench = Bench::start(options).await?;
     let admin = bench.cluster.client(User::Admin).await?;
-    let base = executor_roles(&["aileron"])?;
+    // Of an executor that runs pods only: what the plugin needs beyond it must be in the template.
+    let mut base = kustomize(&root().join("deploy/kustomize"))?;
+    base.retain(|object| object["apiVersion"] == "rbac.authorization.k8s.io/v1");
     let deploy = kustomize(&root().join("examples/plugin-template/deploy"))?;
     apply(&admin, &base).await?;
     apply(&admin, &deploy).await?;
@@ -162,7 +188,8 @@ async fn executor_and_operator_have_exactly_the_permissions_that_they_use() -> R
     assert_nothing_was_forbidden(&bench, EXECUTOR)?;
     assert_nothing_was_forbidden(&bench, OPERATOR)?;
     let (of_executor, of_operator) = (bench.cluster.requests(EXECUTOR)?, bench.cluster.requests(OPERATOR)?);
-    let of_kind: Vec<_> = of_executor.into_iter().filter(|request| request.uri.contains(GROUP)).collect();
+    let is_for_plugin = |request: &AuditRecord| [GROUP, DEFINITIONS].iter().any(|part| request.uri.contains(part));
+    let of_kind: Vec<_> = of_executor.into_iter().filter(is_for_plugin).collect();
     assert_eq!(for_executor.ungranted(&of_kind), Vec::<&AuditRecord>::new(), "the executor has no role for these");
     assert_eq!(for_executor.unused(&of_kind), Vec::<String>::new(), "the executor does not need these");
     assert_eq!(for_operator.ungranted(&of_operator), Vec::<&AuditRecord>::new(), "the operator has no role for these");

@@ -6,7 +6,7 @@ use aileron_machinery::pod::{PodOptions, build_pod, pod_template};
 use aileron_machinery::serde_json::json;
 use aileron_machinery::{
     AbortBehavior, CustomMessage, ExecutionError, K8sPlugin, Needs, ObjectRef, PhaseContext, PhaseInfo, PluginEntry,
-    PluginError, TaskContext, TaskInfo,
+    PluginError, PluginProperties, TaskContext, TaskInfo,
 };
 
 use crate::resource::{BatchJob, BatchJobSpec};
@@ -53,19 +53,28 @@ impl K8sPlugin for BatchPlugin {
         Ok(BatchJob::new("", BatchJobSpec { queue, parallelism, suspend: false, template }))
     }
 
+    // TODO(plugin): 3b. The longest name of an object. Delete this method if your operator appends nothing to the name of a job.
+    fn properties(&self) -> PluginProperties {
+        // The operator appends the number of the pod, up to `-4294967294`; the name of a pod has at most 253 characters.
+        PluginProperties::default().with_name_max_length(242)
+    }
+
     fn needs(&self, task: &TaskContext) -> Needs {
         // The pods of the job: for the links to their logs, and for reasons such as an image that cannot be pulled.
         Needs::of_pod(task).with_pods()
     }
 
-    // TODO(plugin): 3b. The phase of an attempt. Return `undefined` for a state that you do not know.
+    // TODO(plugin): 3c. The phase of an attempt. Return `undefined` for a state that you do not know.
     fn phase(&self, cx: &PhaseContext<'_>, job: &BatchJob) -> Result<PhaseInfo, PluginError> {
         let links = LogLinks::new(&cx.task.platform.logs, Some(&cx.task.template));
         let logs = cx.pods.iter().flat_map(|pod| links.of_pod(cx.task, pod)).collect();
         let info = TaskInfo { logs, ..TaskInfo::at(cx.task.now) };
+        let has_links = !info.logs.is_empty();
         let status = job.status.clone().unwrap_or_default();
         Ok(match status.phase.as_str() {
             "" => PhaseInfo::queued(format!("the job waits in queue {}", job.spec.queue), info),
+            // The links may be known later than the phase. As news they are reported at once.
+            "Running" if has_links => PhaseInfo::running(info).with_reason(&status.message).with_news(),
             "Running" => PhaseInfo::running(info).with_reason(&status.message),
             "Succeeded" => PhaseInfo::success(info),
             "Failed" => PhaseInfo::retryable_failure(ExecutionError::user("BatchJobFailed", status.message), info),
@@ -73,7 +82,7 @@ impl K8sPlugin for BatchPlugin {
         })
     }
 
-    // TODO(plugin): 3c. How a job is stopped. Delete this method if the job is to be deleted, as is usual.
+    // TODO(plugin): 3d. How a job is stopped. Delete this method if the job is to be deleted, as is usual.
     fn on_abort(&self, _task: &TaskContext, _job: &ObjectRef) -> Result<AbortBehavior, PluginError> {
         // The operator stops the pods of a suspended job. After a timeout the job stays, so that one sees how far it was; the
         // job of a deleted action is deleted by Kubernetes.

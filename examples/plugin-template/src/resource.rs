@@ -5,7 +5,7 @@ use aileron_machinery::k8s_openapi::api::core::v1::PodTemplateSpec;
 use aileron_machinery::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use aileron_machinery::serde::{Deserialize, Serialize};
 
-// TODO(plugin): 2. The custom resource of your operator: group, version, kind, and the fields that the plugin sets or reads.
+// TODO(plugin): 2a. The custom resource of your operator: group, version, kind, and the fields that the plugin sets or reads.
 // Fields that are not here stay as they are when the executor changes an object.
 /// Runs copies of one pod until all of them have ended.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]

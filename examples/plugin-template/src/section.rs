@@ -4,7 +4,7 @@ use aileron_machinery::schemars::JsonSchema;
 use aileron_machinery::serde::{Deserialize, Serialize};
 use aileron_machinery::{PluginSection, SectionProblem};
 
-// TODO(plugin): 4. What a platform engineer configures once for all tasks. Delete the file if there is nothing.
+// TODO(plugin): 4a. What a platform engineer configures once for all tasks. README.md says what goes if there is nothing.
 /// BatchJob objects.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(crate = "aileron_machinery::serde", default, rename_all = "kebab-case", deny_unknown_fields)]

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use aileron_machinery::serde_json::{Value, from_str, json};
 
+// TODO(plugin): 4c. Fields of your message, your resource and your section, in what the commands print.
 struct Ended {
     code: Option<i32>,
     out: String,

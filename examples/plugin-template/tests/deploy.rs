@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use aileron::{Program, SandboxOptions};
 use aileron_machinery::serde_json::{Value, json, to_value};
-use aileron_plugin_batch::{BatchJob, BatchPlugin};
+use aileron_machinery::K8sPlugin;
+use aileron_plugin_batch::{BatchConfig, BatchJob, BatchPlugin};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::discovery::ApiResource;
 use kube::discovery::Scope;
@@ -27,11 +28,19 @@ fn the_definition_is_that_of_the_resource() {
 }
 
 #[test]
-fn the_executor_may_do_with_the_kind_what_it_does_and_nothing_else() {
+fn the_permissions_of_the_executor_are_for_the_kind_of_the_plugin() {
     let objects = documents("executor-permissions.yaml");
     let (group, plural) = (BatchJob::crd().spec.group, BatchJob::crd().spec.names.plural);
     let verbs = ["get", "list", "watch", "create", "patch", "delete"];
-    assert_eq!(objects[0]["rules"], json!([{"apiGroups": [group], "resources": [plural], "verbs": verbs}]));
+    assert_eq!(objects[0]["rules"][0], json!({"apiGroups": [group], "resources": [plural], "verbs": verbs}));
+}
+
+#[test]
+fn the_executor_with_this_plugin_enables_it() {
+    let [component] = documents("executor/kustomization.yaml").try_into().unwrap();
+    let patch = component["patches"][0]["patch"].as_str().unwrap();
+    let id = BatchPlugin::new(BatchConfig::default()).entry().id;
+    assert!(patch.ends_with(&format!("value: --tasks.task-plugins.enabled-plugins={id}")), "{patch}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

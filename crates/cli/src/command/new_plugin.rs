@@ -32,8 +32,15 @@ pub fn run(program: &str, arguments: &NewPluginArguments) -> Result<(), Failure>
     let names = Names::new(&arguments.name, &arguments.kind, arguments.plural.as_deref()).map_err(Failure::Usage)?;
     let default = || PathBuf::from(format!("aileron-plugin-{}", names.kebab));
     let directory = arguments.directory.clone().unwrap_or_else(default);
-    if directory.exists() {
+    if directory.exists() && !is_empty(&directory) {
         return Err(Failure::Usage(format!("{} exists: name a new directory with --directory", directory.display())));
+    }
+    let sources = FILES.iter().filter(|file| file.path.ends_with(".rs"));
+    if let Some(name) = sources.filter_map(|file| names.collision(file.content)).next() {
+        return Err(Failure::Usage(format!(
+            "--kind {}: the sources of the plugin have a type {name} already: choose another kind",
+            arguments.kind
+        )));
     }
     let repository = arguments.repository.as_deref().unwrap_or_else(|| Path::new(REPOSITORY));
     let crates = repository.join("crates").canonicalize().ok().filter(|crates| crates.join("machinery").is_dir());
@@ -63,6 +70,10 @@ fn content(file: &TemplateFile, names: &Names, crates: &Path) -> String {
     }
 }
 
+fn is_empty(directory: &Path) -> bool {
+    directory.read_dir().is_ok_and(|mut entries| entries.next().is_none())
+}
+
 fn write(path: &Path, content: &str, is_executable: bool) -> std::io::Result<()> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;
@@ -74,9 +85,12 @@ fn write(path: &Path, content: &str, is_executable: bool) -> std::io::Result<()>
     Ok(())
 }
 
-/// Longer or shorter names may move line breaks. Without `cargo fmt` the copy works, too.
+/// Longer or shorter names may move line breaks.
 fn format(directory: &Path) {
-    let _ = Command::new("cargo").arg("fmt").current_dir(directory).output();
+    let formatted = Command::new("cargo").arg("fmt").current_dir(directory).output();
+    if !formatted.is_ok_and(|output| output.status.success()) {
+        output::warn("cargo fmt failed: run it before `make test`, which checks the format");
+    }
 }
 
 fn next_steps(program: &str, directory: &Path, names: &Names) -> String {

@@ -41,7 +41,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if .Values.pools.enabled }}{{ $names = append $names "pools" }}{{ end }}
 {{- if and .Values.metrics.enabled .Values.metrics.secure }}{{ $names = append $names "secure-metrics" }}{{ end }}
 {{- if .Values.leaderElection.enabled }}{{ $names = append $names "leader-election" }}{{ end }}
-{{- if without .Values.plugins "pod" }}{{ $names = append $names "definitions" }}{{ end }}
+{{- if or (without .Values.plugins "pod") .Values.extraPlugins }}{{ $names = append $names "definitions" }}{{ end }}
 {{- range .Values.plugins }}
 {{- $name := printf "plugin-%s" . }}
 {{- if not (hasKey $all.features $name) }}
@@ -57,5 +57,5 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $all := .Files.Get "files/permissions.yaml" | fromYaml }}
 {{- $ids := $all.always }}
 {{- range .Values.plugins }}{{ $ids = concat $ids (index $all.features (printf "plugin-%s" .)).ids }}{{ end }}
-{{- join "," $ids }}
+{{- join "," (concat $ids .Values.extraPlugins) }}
 {{- end }}

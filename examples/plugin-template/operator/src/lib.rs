@@ -3,6 +3,7 @@
 //! - `decide.rs`: what a job needs now, from the job and its pods. Pure.
 //! - `run.rs`: watches jobs and pods, and carries the decisions out.
 
+// TODO(plugin): 2b. Your operator, if there is none yet. README.md says what goes if there is one.
 mod decide;
 mod run;
 

@@ -4,6 +4,7 @@ import flyte
 
 from flyteplugins.batch import Batch
 
+# TODO(plugin): 6c. A task with your fields.
 env = flyte.TaskEnvironment(
     name="numbers",
     image="docker.io/library/python:3.13-slim",

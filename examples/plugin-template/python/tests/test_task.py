@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from flyte._internal.runtime.task_serde import translate_task_to_wire
 from flyte.models import SerializationContext
+# TODO(plugin): 6b. Your fields in the template of a task, and in the object that the plugin makes of it.
 
 from flyteplugins.batch import Batch
 

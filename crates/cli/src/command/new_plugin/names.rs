@@ -19,47 +19,9 @@ pub struct Names {
 }
 
 /// Names that the copy cannot use: keywords of its languages, and names of its own folders and packages.
-const RESERVED: [&str; 39] = [
-    "and",
-    "as",
-    "assert",
-    "async",
-    "await",
-    "batch-operator",
-    "break",
-    "class",
-    "const",
-    "continue",
-    "crate",
-    "def",
-    "del",
-    "dyn",
-    "enum",
-    "except",
-    "extern",
-    "fn",
-    "for",
-    "from",
-    "global",
-    "if",
-    "impl",
-    "import",
-    "in",
-    "is",
-    "lambda",
-    "loop",
-    "mod",
-    "operator",
-    "pass",
-    "plugin",
-    "return",
-    "static",
-    "struct",
-    "trait",
-    "type",
-    "use",
-    "while",
-];
+const RESERVED: &str = "and as assert async await batch-operator break class const continue crate def del dyn elif else enum except \
+    extern false finally fn for from global if impl import in is lambda let loop match mod move mut none nonlocal not operator or \
+    pass plugin pub raise ref return self static struct super trait true try type union unsafe use where while with yield";
 
 impl Names {
     /// Reads the name of a plugin and `Kind.group/version`. The error says what is wrong.
@@ -75,21 +37,28 @@ impl Names {
         if let Some(word) = name.split('-').find(|word| word.len() == 1) {
             return Err(format!("{name:?} is not a name for a plugin: {word:?} is too short for a word"));
         }
-        if RESERVED.contains(&name) {
+        if RESERVED.split_whitespace().any(|word| word == name) {
             return Err(format!("{name:?} is a word of Rust, Python or the template: choose another name"));
         }
         if let Some(what) = taken_by(name) {
             return Err(format!("{name:?} is {what}: choose another name"));
         }
-        let wrong = || format!("--kind {kind}: write Kind.group/version, such as Kettle.kitchen.example.org/v1");
+        let example = "write Kind.group/version, such as Kettle.kitchen.example.org/v1";
+        let wrong = || format!("--kind {kind}: {example}");
         let (kind_name, rest) = kind.split_once('.').ok_or_else(wrong)?;
         let (group, version) = rest.split_once('/').ok_or_else(wrong)?;
         let is_kind = kind_name.starts_with(|one: char| one.is_ascii_uppercase())
             && kind_name.chars().all(|one| one.is_ascii_alphanumeric());
-        let is_group = group.contains('.') && group.split('.').all(|part| part.split('-').all(is_word));
+        let is_group = group.split('.').all(|part| part.split('-').all(is_word));
         let is_version = version.starts_with('v') && is_word(version);
         if !is_kind || !is_group || !is_version {
             return Err(wrong());
+        }
+        if !group.contains('.') {
+            return Err(format!(
+                "--kind {kind}: the group of a custom resource has a dot, and {group:?} has none; {example}. A kind that Kubernetes \
+                 serves itself needs no template: see docs/writing-a-plugin.md"
+            ));
         }
         let plural = plural.map_or_else(|| pluralized(&kind_name.to_lowercase()), str::to_owned);
         if !is_word(&plural) {
@@ -104,6 +73,14 @@ impl Names {
             group: group.to_owned(),
             version: version.to_owned(),
         })
+    }
+
+    /// A type in a Rust source of the template that would have the same name as a type of the new kind.
+    pub fn collision(&self, source: &str) -> Option<String> {
+        let types = [self.kind.clone(), format!("{}Spec", self.kind), format!("{}Status", self.kind)];
+        let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let words = code.flat_map(|line| line.split(|one: char| !one.is_alphanumeric() && one != '_'));
+        words.filter(|word| !word.starts_with("BatchJob")).map(|word| self.rename(word)).find(|word| types.contains(word))
     }
 
     /// A text of the template with these names.
@@ -208,11 +185,24 @@ mod tests {
             ("kettle", "kettle.k.org/v1", "write Kind.group/version"),
             ("kettle", "Kettle.k.org", "write Kind.group/version"),
             ("kettle", "Kettle.k.org/1", "write Kind.group/version"),
+            ("kettle", "Kettle.kitchen/v1", "\"kitchen\" has none"),
+            ("yield", "Kettle.k.org/v1", "choose another name"),
+            ("elif", "Kettle.k.org/v1", "choose another name"),
         ] {
             let error = Names::new(name, kind, None).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
         assert!(Names::new("kettle", "Kettle.k.org/v1", Some("Kettles")).is_err());
+    }
+
+    #[test]
+    fn a_kind_must_not_have_the_name_of_a_type_of_the_sources() {
+        let source = "// Job\nuse k8s_openapi::api::core::v1::Pod;\npub struct BatchConfig;\npub struct BatchJobSpec;\n";
+        let collision = |kind: &str| Names::new("kettle", &format!("{kind}.k.org/v1"), None).unwrap().collision(source);
+        assert_eq!(collision("Pod").as_deref(), Some("Pod"));
+        assert_eq!(collision("KettleConfig").as_deref(), Some("KettleConfig"));
+        assert_eq!(collision("Kettle"), None);
+        assert_eq!(collision("Job"), None, "a comment is no type");
     }
 
     #[test]

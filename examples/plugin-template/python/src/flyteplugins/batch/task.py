@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToDict
 from flyteplugins.batch.batch_pb2 import BatchSettings
 
 
-# TODO(plugin): 6. The fields that users set. Their names and meaning follow the message in `proto/`.
+# TODO(plugin): 6a. The fields that users set. Their names and meaning follow the message in `proto/`.
 @dataclass(frozen=True)
 class Batch:
     """How a task runs as a BatchJob.
