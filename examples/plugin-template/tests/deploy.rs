@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use aileron::{Program, SandboxOptions};
-use aileron_machinery::serde_json::{Value, json, to_value};
 use aileron_machinery::K8sPlugin;
+use aileron_machinery::serde_json::{Value, json, to_value};
 use aileron_plugin_batch::{BatchConfig, BatchJob, BatchPlugin};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::discovery::ApiResource;

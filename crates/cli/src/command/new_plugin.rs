@@ -65,9 +65,18 @@ fn content(file: &TemplateFile, names: &Names, crates: &Path) -> String {
     match file.path {
         "Cargo.lock" => lock_file::sorted(&renamed()),
         "Cargo.toml" => renamed().replace("\"../../crates/", &format!("\"{}/", crates.display())),
+        "README.md" => without_template_part(&renamed()),
         path if path.ends_with("_pb2.py") => python_message::renamed(file.content, names),
         _ => renamed(),
     }
+}
+
+/// The page without the part that says how to copy the template.
+fn without_template_part(page: &str) -> String {
+    let parts = page
+        .split_once("<!-- template")
+        .and_then(|(before, rest)| Some((before, rest.split_once("<!-- end -->\n\n")?.1)));
+    parts.map_or_else(|| page.to_owned(), |(before, after)| format!("{before}{after}"))
 }
 
 fn is_empty(directory: &Path) -> bool {
@@ -135,10 +144,18 @@ mod tests {
     #[test]
     fn a_copy_with_the_names_of_the_template_is_the_template() {
         let names = Names::new("batch", "BatchJob.compute.example.org/v1", None).unwrap();
-        for file in FILES.iter().filter(|file| file.path != "Cargo.toml") {
+        for file in FILES.iter().filter(|file| !["Cargo.toml", "README.md"].contains(&file.path)) {
             assert_eq!(names.rename(file.path), file.path);
             assert!(content(file, &names, Path::new("/")) == file.content, "{}", file.path);
         }
+    }
+
+    #[test]
+    fn the_page_of_a_copy_does_not_say_how_to_copy_the_template() {
+        let page = FILES.iter().find(|file| file.path == "README.md").unwrap();
+        let copy = content(page, &names(), Path::new("/"));
+        assert!(page.content.contains("new-plugin") && !copy.contains("new-plugin"), "{copy}");
+        assert!(copy.starts_with("# ") && copy.contains("make demo") && !copy.contains("<!--"), "{copy}");
     }
 
     #[test]

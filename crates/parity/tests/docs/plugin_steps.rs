@@ -60,3 +60,17 @@ fn the_steps_of_the_plugin_template_have_numbers_of_their_own_and_both_lists_hav
         assert!(listed.windows(last).any(|window| window == steps), "the list is not 1 to {last}: {listed:?}");
     }
 }
+
+#[test]
+fn the_plugin_of_the_template_uses_the_framework_only() {
+    for entry in fs::read_dir(root().join(TEMPLATE).join("src")).unwrap() {
+        let path = entry.unwrap().path();
+        let uses_program = fs::read_to_string(&path).unwrap().contains("aileron::");
+        assert_eq!(
+            uses_program,
+            path.ends_with("main.rs"),
+            "{}: only the program uses the crate aileron",
+            path.display()
+        );
+    }
+}

@@ -80,7 +80,10 @@ impl Names {
         let types = [self.kind.clone(), format!("{}Spec", self.kind), format!("{}Status", self.kind)];
         let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
         let words = code.flat_map(|line| line.split(|one: char| !one.is_alphanumeric() && one != '_'));
-        words.filter(|word| !word.starts_with("BatchJob")).map(|word| self.rename(word)).find(|word| types.contains(word))
+        words
+            .filter(|word| !word.starts_with("BatchJob"))
+            .map(|word| self.rename(word))
+            .find(|word| types.contains(word))
     }
 
     /// A text of the template with these names.
@@ -197,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_kind_must_not_have_the_name_of_a_type_of_the_sources() {
-        let source = "// Job\nuse k8s_openapi::api::core::v1::Pod;\npub struct BatchConfig;\npub struct BatchJobSpec;\n";
+        let source =
+            "// Job\nuse k8s_openapi::api::core::v1::Pod;\npub struct BatchConfig;\npub struct BatchJobSpec;\n";
         let collision = |kind: &str| Names::new("kettle", &format!("{kind}.k.org/v1"), None).unwrap().collision(source);
         assert_eq!(collision("Pod").as_deref(), Some("Pod"));
         assert_eq!(collision("KettleConfig").as_deref(), Some("KettleConfig"));
