@@ -50,7 +50,7 @@ fn program(machine: u8, types: &[u8]) -> Vec<u8> {
 }
 
 fn image(machine: u8) -> Image {
-    sources().image(&repository(), &program(machine, &[1]), 6).unwrap()
+    sources().image(&repository(), &program(machine, &[1])).unwrap()
 }
 
 fn instruction<'a>(stage: &'a Stage, name: &str) -> Vec<&'a str> {
@@ -136,7 +136,7 @@ fn the_same_sources_give_the_same_image() {
     };
     assert!(make(TIME) == make(TIME));
     assert!(make(TIME) != make(TIME + 1));
-    let later = Sources { time: TIME + 1, ..sources() }.image(&repository(), &program(62, &[1]), 6).unwrap();
+    let later = Sources { time: TIME + 1, ..sources() }.image(&repository(), &program(62, &[1])).unwrap();
     assert_ne!(later.config, image(62).config, "the time is that of the commit");
 }
 
@@ -180,7 +180,7 @@ fn the_layout_is_complete() -> Result<()> {
 fn a_program_that_needs_libraries_is_refused() {
     let dynamic = program(62, &[1, 3]);
     assert_eq!(Elf::read(&dynamic).unwrap(), Elf { architecture: Architecture::Amd64, is_static: false });
-    let error = sources().image(&repository(), &dynamic, 6).unwrap_err();
+    let error = sources().image(&repository(), &dynamic).unwrap_err();
     assert!(format!("{error:#}").contains("/aileron needs a dynamic linker"), "{error:#}");
     assert!(
         !Elf::read(&fs::read(std::env::current_exe().unwrap()).unwrap()).unwrap().is_static,

@@ -10,7 +10,7 @@ use toml_edit::DocumentMut;
 
 use super::chart::package_chart;
 use super::dockerfile::{Recipe, stages};
-use super::image::{Image, hex, layout};
+use super::image::{Image, LEVEL, hex, layout};
 use super::program::Program;
 use super::root_certificates::root_certificates;
 use super::tar::{Entry, archive, gzip};
@@ -18,8 +18,6 @@ use crate::sbom::sbom;
 
 /// An image larger than this is a mistake: the program has about half of that. It is what nodes store, so nothing is compressed.
 const LARGEST_IMAGE: usize = 40_000_000;
-/// The usual compression of gzip: higher levels take twice the time for a percent.
-const LEVEL: u32 = 6;
 /// Pages that everybody who gets a program gets, too.
 const PAGES: [&str; 3] = ["CHANGELOG.md", "LICENSE", "README.md"];
 /// Where the Dockerfile takes the program and the certificates from.
@@ -67,7 +65,7 @@ impl Sources {
     ///
     /// # Errors
     /// The Dockerfile has something that cannot be done without an engine, or the program is not static.
-    pub fn image(&self, repository: &Path, program: &[u8], level: u32) -> Result<Image> {
+    pub fn image(&self, repository: &Path, program: &[u8]) -> Result<Image> {
         let text = fs::read_to_string(repository.join("Dockerfile"))?;
         let stages = stages(&text)?;
         let arguments = BTreeMap::from([
@@ -78,7 +76,7 @@ impl Sources {
             Recipe::read(stages.last().context("the Dockerfile is empty")?, &arguments).context("Dockerfile")?;
         let certificates = root_certificates();
         let files = BTreeMap::from([(PROGRAM, (0o755, program)), (CERTIFICATES, (0o644, certificates.as_slice()))]);
-        Image::new(&recipe, &files, self.time, level)
+        Image::new(&recipe, &files, self.time)
     }
 
     /// The images of all programs in one archive, and a line about the size of each.
@@ -89,7 +87,7 @@ impl Sources {
         let mut images = Vec::new();
         let mut sizes = String::new();
         for program in programs {
-            let image = self.image(repository, &program.content, LEVEL)?;
+            let image = self.image(repository, &program.content)?;
             let (architecture, size) = (image.architecture.name(), image.layer.len());
             ensure!(size <= LARGEST_IMAGE, "the image for {architecture} has {size} bytes, of at most {LARGEST_IMAGE}");
             sizes += &format!("image for {architecture}: {size} bytes, the program {}\n", program.content.len());

@@ -16,6 +16,9 @@ const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
+/// The usual compression of gzip: higher levels take twice the time for a percent.
+pub const LEVEL: u32 = 6;
+
 /// An image for one platform.
 #[derive(Debug, Clone)]
 pub struct Image {
@@ -25,9 +28,6 @@ pub struct Image {
     pub config: Value,
     /// The files, as an archive that is not compressed.
     pub layer: Vec<u8>,
-    /// The manifest and what it refers to, by digest.
-    blobs: BTreeMap<String, Vec<u8>>,
-    manifest: Value,
 }
 
 impl Image {
@@ -35,7 +35,7 @@ impl Image {
     ///
     /// # Errors
     /// The recipe copies a file that is not among them, or the program of its entry point is not a static program.
-    pub fn new(recipe: &Recipe, files: &BTreeMap<&str, (u32, &[u8])>, time: u64, level: u32) -> Result<Self> {
+    pub fn new(recipe: &Recipe, files: &BTreeMap<&str, (u32, &[u8])>, time: u64) -> Result<Self> {
         let mut entries = Vec::new();
         let mut directories = BTreeSet::new();
         for file in &recipe.files {
@@ -68,18 +68,22 @@ impl Image {
             "rootfs": {"type": "layers", "diff_ids": [digest(&layer)]},
             "history": [{"created": created, "created_by": "Dockerfile"}],
         });
-        let mut blobs = BTreeMap::new();
-        let layer_blob = add(&mut blobs, LAYER_TYPE, gzip(&layer, level)?);
-        let config_blob = add(&mut blobs, CONFIG_TYPE, config.to_string().into_bytes());
+        Ok(Self { architecture, config, layer })
+    }
+
+    /// Adds the manifest and what it refers to, and returns the descriptor of the manifest.
+    fn add_to(&self, blobs: &mut BTreeMap<String, Vec<u8>>) -> Result<Value> {
+        let layer = add(blobs, LAYER_TYPE, gzip(&self.layer, LEVEL)?);
+        let config = add(blobs, CONFIG_TYPE, self.config.to_string().into_bytes());
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST_TYPE,
-            "config": config_blob,
-            "layers": [layer_blob],
+            "config": config,
+            "layers": [layer],
         });
-        let mut manifest = add(&mut blobs, MANIFEST_TYPE, manifest.to_string().into_bytes());
-        manifest["platform"] = json!({"architecture": architecture.name(), "os": "linux"});
-        Ok(Self { architecture, config, layer, blobs, manifest })
+        let mut manifest = add(blobs, MANIFEST_TYPE, manifest.to_string().into_bytes());
+        manifest["platform"] = json!({"architecture": self.architecture.name(), "os": "linux"});
+        Ok(manifest)
     }
 }
 
@@ -92,8 +96,8 @@ pub fn layout(images: &[Image], name: &str, time: u64) -> Result<Vec<u8>> {
     ensure!(!images.is_empty(), "an image needs a program");
     let platforms: BTreeSet<&str> = images.iter().map(|image| image.architecture.name()).collect();
     ensure!(platforms.len() == images.len(), "two images are for the same platform");
-    let mut blobs: BTreeMap<String, Vec<u8>> = images.iter().flat_map(|image| image.blobs.clone()).collect();
-    let manifests: Vec<&Value> = images.iter().map(|image| &image.manifest).collect();
+    let mut blobs = BTreeMap::new();
+    let manifests = images.iter().map(|image| image.add_to(&mut blobs)).collect::<Result<Vec<Value>>>()?;
     let index = json!({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": manifests});
     let mut index = add(&mut blobs, INDEX_TYPE, index.to_string().into_bytes());
     index["annotations"] = json!({"org.opencontainers.image.ref.name": name});

@@ -4,7 +4,8 @@
 //! takes many minutes; `make image` and `make dist` check the size of those.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -44,7 +45,7 @@ struct Container {
 impl Container {
     /// Unpacks the image, and adds what a container runtime mounts.
     fn new(program: &Path, mounts: &[Entry]) -> Result<Self> {
-        let image = sources().image(&repository(), &fs::read(program)?, 0)?;
+        let image = sources().image(&repository(), &fs::read(program)?)?;
         let root = tempfile::tempdir()?;
         // A temporary directory is its owner's only, and the process in it is another user.
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755))?;
@@ -64,15 +65,10 @@ impl Container {
     fn command(&self, arguments: &[&str]) -> Result<Command> {
         let config = &self.image.config["config"];
         let (user, program) = (text(&config["User"])?, text(&config["Entrypoint"][0])?);
-        let mut command = Command::new("unshare");
-        // Other users need a namespace in which they may mount, and are no other user there.
-        let options = if is_root()? {
-            format!("--userspec={user} --groups=")
-        } else {
-            command.args(["--user", "--map-root-user"]);
-            String::new()
-        };
-        command.args(["--mount", "--", "sh", "-c", CONTAINER, "container"]).arg(self.root.path()).arg(options);
+        // Without root, the process stays the user of the test.
+        let options = if is_root()? { format!("--userspec={user} --groups=") } else { String::new() };
+        let mut command = mounting()?;
+        command.args(["sh", "-c", CONTAINER, "container"]).arg(self.root.path()).arg(options);
         command.arg(program).args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)
@@ -94,23 +90,37 @@ fn is_root() -> Result<bool> {
     Ok(Command::new("id").arg("-u").output()?.stdout == b"0\n")
 }
 
+/// Runs a command that may mount. Without root, this takes a namespace of users as well.
+fn mounting() -> Result<Command> {
+    let mut command = Command::new("unshare");
+    if !is_root()? {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--mount", "--"]);
+    Ok(command)
+}
+
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Waits until the readiness probe succeeds.
+/// Whether the readiness probe succeeds.
+fn is_ready(port: u16) -> Result<bool> {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return Ok(false) };
+    write!(stream, "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer.starts_with("HTTP/1.1 200"))
+}
+
 async fn until_ready(child: &mut Child, port: u16) -> Result<()> {
     let begin = Instant::now();
-    loop {
-        let answer =
-            Command::new("curl").args(["--silent", "--fail", &format!("http://127.0.0.1:{port}/readyz")]).output();
-        if answer.context("running curl")?.status.success() {
-            return Ok(());
-        }
+    while !is_ready(port)? {
         ensure!(child.try_wait()?.is_none(), "aileron ended");
         ensure!(begin.elapsed() < PATIENCE, "not ready");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    Ok(())
 }
 
 fn said(output: &Output) -> String {
@@ -122,6 +132,10 @@ fn said(output: &Output) -> String {
 async fn the_image_runs_with_a_read_only_root_as_its_user() -> Result<()> {
     let program =
         std::env::var_os("AILERON_STATIC_PROGRAM").context("set AILERON_STATIC_PROGRAM, or run `make image-check`")?;
+    if !mounting()?.arg("true").status().is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: this machine does not allow mounts in a namespace, so the image cannot be run");
+        return Ok(());
+    }
     let cluster = Cluster::start(Options { server: Server::Sandbox, ..Options::default() }).await?;
     install_crd(&cluster.client(User::Admin).await?, &aileron_action::crd::crd()?).await?;
     let kubeconfig = fs::read_to_string(cluster.kubeconfig(User::Executor))?;
@@ -160,6 +174,6 @@ async fn the_image_runs_with_a_read_only_root_as_its_user() -> Result<()> {
     fs::remove_file(container.root.path().join("etc/ssl/certs/ca-certificates.crt"))?;
     let output =
         container.command(&[&arguments[..], &["--executor.healthProbeBindAddress", "0"]].concat())?.output()?;
-    assert!(!output.status.success(), "{}", said(&output));
+    assert!(!output.status.success() && said(&output).contains("needs root certificates"), "{}", said(&output));
     Ok(())
 }
