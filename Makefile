@@ -1,6 +1,6 @@
 # Bare `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help build test measure new-plugin repeat simulate mutations chaos soak package publish-check demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz
+.PHONY: help build test measure new-plugin repeat simulate mutations chaos soak package publish-check demo vectors control-plane toolchain fmt lint docs bench clean deny advisories sbom fuzz image image-check dist dist-check
 
 CARGO ?= cargo
 PARITY := $(CARGO) run --locked --quiet --package aileron-parity --bin
@@ -18,6 +18,7 @@ test: toolchain control-plane ## Run all checks: formatting, lints, unit and pro
 	$(CARGO) test --locked --workspace
 	$(MAKE) --no-print-directory docs
 	$(MAKE) --no-print-directory package
+	$(MAKE) --no-print-directory image-check
 	$(MAKE) --no-print-directory new-plugin
 	$(MAKE) --no-print-directory measure
 
@@ -105,6 +106,34 @@ advisories: toolchain $(CARGO_DENY)/bin/cargo-deny ## Check for known vulnerabil
 PLATFORM ?= $(shell rustc -vV | sed -n 's/^host: //p')
 sbom: toolchain ## Write what the binary is made of: make sbom [OUT=aileron.cdx.json] [PLATFORM=<target triple>]
 	$(PARITY) sbom -- --out "$(or $(OUT),aileron.cdx.json)" --platform "$(PLATFORM)"
+
+# What a release is built for. Other platforms need `rustup target add` and the C compiler of that platform.
+TARGETS ?= $(PLATFORM)
+PROFILE ?= release
+RELEASE_OPTIONS = $(addprefix --target ,$(TARGETS)) --profile $(PROFILE) $(if $(SOURCE),--source "$(SOURCE)")
+
+image: toolchain ## Build the image without an engine: make image [OUT=target/image.tar] [TARGETS="<target triples>"]
+	$(PARITY) release -- image --out "$(or $(OUT),target/image.tar)" $(RELEASE_OPTIONS)
+
+# Static, but not optimised. Only the link is new: all crates are those of the usual build, so this takes seconds.
+BUILT := $(or $(CARGO_TARGET_DIR),target)
+image-check: toolchain ## Run a static program in the unpacked image: read-only, without root, with nothing else in it
+	$(CARGO) build --locked --workspace --all-targets
+	rustc --edition 2024 --crate-name aileron -C target-feature=+crt-static -C strip=symbols -L dependency=$(BUILT)/debug/deps \
+		--extern aileron=$(BUILT)/debug/libaileron.rlib -o $(BUILT)/debug/aileron-static crates/cli/src/main.rs
+	AILERON_STATIC_PROGRAM="$(abspath $(BUILT))/debug/aileron-static" $(CARGO) test --locked --workspace --test release -- --ignored
+
+dist: toolchain ## Write all files of a release: make dist [OUT=target/dist] [TARGETS="<target triples>"] [SOURCE=<url>] [DIRTY=1]
+	$(PARITY) release -- dist --out "$(or $(OUT),target/dist)" $(RELEASE_OPTIONS) $(if $(DIRTY),--allow-dirty)
+
+# A build in another folder: a path that gets into the program is noticed only then.
+dist-check: dist ## Build the release once more from a clone in another folder, and compare all files (twice the time)
+	rm -rf target/dist-check
+	git clone --quiet --no-hardlinks . target/dist-check
+	$(MAKE) --no-print-directory -C target/dist-check dist CARGO_TARGET_DIR="$(abspath target/dist-check/target)" OUT=target/dist \
+		TARGETS="$(TARGETS)" PROFILE="$(PROFILE)" SOURCE="$(SOURCE)"
+	diff "$(or $(OUT),target/dist)/SHA256SUMS" target/dist-check/target/dist/SHA256SUMS
+	@echo "dist-check: both builds gave the same files"
 
 fuzz: toolchain ## Run libFuzzer targets: make fuzz [TARGET=<name>|all] [RUNS=100000]
 	CARGO="$(CARGO)" fuzz/run "$(or $(TARGET),all)" "$(or $(RUNS),100000)"

@@ -1,49 +1,28 @@
-//! Packs the plugin template of this repository into the program, for `aileron new-plugin`.
+//! Writes down what the program knows about its own sources: the commit, and the plugin template of the repository.
 
-use std::fmt::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+#[path = "build/commit.rs"]
+mod commit;
+#[path = "build/template.rs"]
+mod template;
+
+use std::path::PathBuf;
 use std::{env, fs, io};
 
-/// What builds leave in the folder of the template.
-const IGNORED_NAMES: [&str; 2] = ["target", "__pycache__"];
-/// The hidden files that belong to the template. Others are those of editors and tools.
-const HIDDEN_PARTS: [&str; 3] = [".github", ".gitignore", ".dockerignore"];
+/// Set in builds whose result must not depend on the machine (<https://reproducible-builds.org/specs/source-date-epoch>).
+const REPRODUCIBLE: &str = "SOURCE_DATE_EPOCH";
 
 fn main() -> io::Result<()> {
-    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../../examples/plugin-template");
-    let mut list = String::from("&[\n");
-    // Outside of this repository, as in a published package, there is no template.
-    if let Ok(root) = root.canonicalize() {
-        for path in files(&root)? {
-            println!("cargo:rerun-if-changed={}", path.display());
-            let is_executable = fs::metadata(&path)?.permissions().mode() & 0o100 != 0;
-            let name = path.strip_prefix(&root).unwrap_or(&path);
-            let _ = writeln!(
-                list,
-                "TemplateFile {{ path: {name:?}, is_executable: {is_executable}, content: include_str!({path:?}) }},"
-            );
-        }
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let output = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    fs::write(output.join("plugin_template.rs"), template::source(&package)?)?;
+    println!("cargo:rustc-env=AILERON_BUILD_COMMIT={}", commit::commit(&package));
+    println!("cargo:rerun-if-env-changed={REPRODUCIBLE}");
+    // A program that others run must not contain the path of the sources, and could not use it either.
+    if env::var_os(REPRODUCIBLE).is_none() {
+        println!("cargo:rustc-env=AILERON_REPOSITORY={}", package.join("../..").display());
     }
-    list.push(']');
-    fs::write(Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("plugin_template.rs"), list)
-}
-
-fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_hidden = name.starts_with('.') && !HIDDEN_PARTS.contains(&name.as_str());
-        if is_hidden || IGNORED_NAMES.contains(&name.as_str()) || name.ends_with(".egg-info") {
-            continue;
-        }
-        if path.is_dir() {
-            found.extend(files(&path)?);
-        } else {
-            found.push(path);
-        }
+    for script in ["build.rs", "build/commit.rs", "build/template.rs"] {
+        println!("cargo:rerun-if-changed={script}");
     }
-    found.sort();
-    Ok(found)
+    Ok(())
 }

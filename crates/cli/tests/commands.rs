@@ -50,6 +50,12 @@ fn version_is_text_or_json() {
     assert!(anywhere(&["version"]).out.starts_with(concat!("aileron ", env!("CARGO_PKG_VERSION"), " ")));
     let json: serde_json::Value = serde_json::from_str(&anywhere(&["version", "-o", "json"]).out).unwrap();
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    let commit = json["commit"].as_str().unwrap();
+    let hash = commit.trim_end_matches("-dirty");
+    let is_hash = hash.len() == 40 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let git = Command::new("git").args(["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "HEAD"]).output();
+    let is_checkout = git.is_ok_and(|output| output.status.success());
+    assert!(is_hash || (hash == "unknown" && !is_checkout), "{commit}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod events_stub;
 pub mod kubelet;
 pub mod manifests;
 pub mod recorder;
+pub mod release;
 pub mod sbom;
 pub mod storage_stub;
 pub mod structure;

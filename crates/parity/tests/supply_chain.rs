@@ -18,7 +18,8 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const ONLY_FOR_FUZZING: [&str; 3] = ["arbitrary", "jobserver", "libfuzzer-sys"];
 
 /// The subcommands of cargo that choose versions of packages unless they get `--locked`.
-const RESOLVING: [&str; 9] = ["bench", "build", "check", "clippy", "doc", "install", "metadata", "run", "test"];
+const RESOLVING: [&str; 10] =
+    ["bench", "build", "check", "clippy", "doc", "install", "metadata", "run", "rustc", "test"];
 
 fn workspace() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
@@ -127,7 +128,7 @@ fn resolving_commands(script: &str) -> Vec<String> {
 
 #[test]
 fn scripts_call_cargo_with_the_lock_file() {
-    for (name, at_least) in [("Makefile", 10), ("fuzz/run", 1), (".ci/run", 0)] {
+    for (name, at_least) in [("Makefile", 10), ("fuzz/run", 1), ("deploy/image/build", 1), (".ci/run", 0)] {
         let commands = resolving_commands(&fs::read_to_string(workspace().join(name)).unwrap());
         assert!(commands.len() >= at_least, "{name} was not read: {commands:?}");
         for command in commands {

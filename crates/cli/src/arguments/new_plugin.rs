@@ -28,7 +28,8 @@ pub struct NewPluginArguments {
     /// Plural of the kind in lower case, instead of the usual English one
     #[arg(long, value_name = "WORD")]
     pub plural: Option<String>,
-    /// Aileron's repository, for the crates that the plugin uses. Without it the one that this program was built in
+    /// A checkout of Aileron's repository, for the crates that the plugin uses. Without it the one that this program was built in;
+    /// released programs have none
     #[arg(long, value_name = "DIR")]
     pub repository: Option<PathBuf>,
     /// Directory to write. Without it a new one in the current directory, named after the plugin

@@ -25,8 +25,8 @@ struct TemplateFile {
 
 const FILES: &[TemplateFile] = include!(concat!(env!("OUT_DIR"), "/plugin_template.rs"));
 
-/// The repository that this program was built in.
-const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// The repository that this program was built in. Released programs do not contain it.
+const REPOSITORY: Option<&str> = option_env!("AILERON_REPOSITORY");
 
 pub fn run(program: &str, arguments: &NewPluginArguments) -> Result<(), Failure> {
     let names = Names::new(&arguments.name, &arguments.kind, arguments.plural.as_deref()).map_err(Failure::Usage)?;
@@ -35,6 +35,12 @@ pub fn run(program: &str, arguments: &NewPluginArguments) -> Result<(), Failure>
     if directory.exists() && !is_empty(&directory) {
         return Err(Failure::Usage(format!("{} exists: name a new directory with --directory", directory.display())));
     }
+    if FILES.is_empty() {
+        return Err(Failure::Usage(format!(
+            "this {program} was built from a package, which has no plugin template: build it in Aileron's repository, with \
+             `cargo install --locked --path crates/cli`"
+        )));
+    }
     let sources = FILES.iter().filter(|file| file.path.ends_with(".rs"));
     if let Some(name) = sources.filter_map(|file| names.collision(file.content)).next() {
         return Err(Failure::Usage(format!(
@@ -42,7 +48,11 @@ pub fn run(program: &str, arguments: &NewPluginArguments) -> Result<(), Failure>
             arguments.kind
         )));
     }
-    let repository = arguments.repository.as_deref().unwrap_or_else(|| Path::new(REPOSITORY));
+    let Some(repository) = arguments.repository.as_deref().or_else(|| REPOSITORY.map(Path::new)) else {
+        return Err(Failure::Usage(
+            "the plugin needs the crates of Aileron's repository: name a checkout with --repository".to_owned(),
+        ));
+    };
     let crates = repository.join("crates").canonicalize().ok().filter(|crates| crates.join("machinery").is_dir());
     let Some(crates) = crates else {
         return Err(Failure::Usage(format!(

@@ -71,7 +71,9 @@ pub enum ConnectSetupError {
         detail: String,
     },
     /// The HTTP client refused its settings.
-    #[error("failed to set up the HTTP client")]
+    #[error(
+        "failed to set up the HTTP client; it needs root certificates, in /etc/ssl/certs or in the file that SSL_CERT_FILE names"
+    )]
     Http(#[source] reqwest::Error),
 }
 
