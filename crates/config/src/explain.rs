@@ -30,6 +30,7 @@ pub struct Report {
 
 /// Keys that exist only in Aileron. [`dump`] leaves them out, so that its output can be compared with upstream's.
 const AILERON_ONLY_KEYS: &[&[&str]] = &[
+    &["executor", "leaderElectTakeOver"],
     &["executor", "missingKindTimeout"],
     &["plugins", "k8s", "delete-finished"],
     &["plugins", "k8s", "delete-finished-after"],

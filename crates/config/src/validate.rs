@@ -51,6 +51,10 @@ impl Problems {
             let message = format!("executor: requeueDuration must not be negative, got {}", executor.requeue_duration);
             self.reject("requeueDuration", message);
         }
+        if executor.leader_elect_take_over && !executor.leader_elect {
+            let message = "needs executor.leaderElect: true, because the lease is what is taken over".to_owned();
+            self.reject("leaderElectTakeOver", message);
+        }
         self.not_negative(&[("missingKindTimeout", executor.missing_kind_timeout)]);
         if executor.max_concurrent_reconciles < 0 {
             let message = format!("must not be negative, got {}", executor.max_concurrent_reconciles);

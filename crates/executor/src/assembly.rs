@@ -19,6 +19,8 @@ use aileron_machinery::time::clock::{Clock, SystemClock};
 use aileron_machinery::{ObjectPlugin, Platform, PluginError, PluginSet};
 use tokio_util::sync::CancellationToken;
 
+pub use aileron_lease::replica_identity;
+
 pub use self::settings::storage_settings;
 pub use self::start_checks::{UnusableSetting, unusable_settings};
 
@@ -158,6 +160,7 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
         client: guarded(client.clone(), Fence::always_open()),
         namespace: namespace.clone(),
         identity,
+        take_over: config.executor.leader_elect_take_over,
         fence: fence.clone(),
     });
     let client = guarded(client, fence);

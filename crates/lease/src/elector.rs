@@ -11,7 +11,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::fence::Fence;
-use crate::record::{Decision, LeaseConfig, decide, released};
+use crate::record::{Decision, LeaseConfig, beside_go, decide, released};
+
+/// That no Go executor takes part in the election is reported once in so many tries: once a minute.
+const TRIES_PER_REPORT: u64 = 30;
 
 /// Competes for one lease.
 pub struct Elector<A> {
@@ -24,6 +27,22 @@ pub struct Elector<A> {
     /// When the request of the last renewal was sent.
     last_renewal: Option<Instant>,
     observed: Option<Observed>,
+    /// Whether another program has changed the lease since this process looked at it for the first time.
+    others_renew: bool,
+    /// The leader from whom this process takes the lease.
+    former: Option<FormerLeader>,
+    /// The leader that the log names.
+    reported: Option<String>,
+    /// How often in a row no Go executor took part in the election.
+    absences: u64,
+}
+
+/// A Go executor that may go on working after the lease was taken from it.
+struct FormerLeader {
+    identity: String,
+    stops_within: Duration,
+    /// When it has stopped. It is not known before the lease is seen to be taken: the answer to the write may be lost.
+    stopped_at: Option<Instant>,
 }
 
 /// The lease as it was last read or written, and since when its content is the same.
@@ -36,6 +55,14 @@ struct Observed {
 enum Attempt {
     Ours,
     Theirs(String),
+    Absent,
+}
+
+/// Whether this process leads while it tries to take or renew the lease.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Standby,
+    Leader,
 }
 
 /// The requests that the elector sends.
@@ -76,26 +103,43 @@ pub enum LeaseError {
 impl<A: LeaseApi> Elector<A> {
     /// An elector on `api`, which is scoped to the namespace of the lease. The fence is open while this process leads.
     pub fn new(api: A, config: LeaseConfig, clock: Arc<dyn Clock>, fence: Fence) -> Self {
-        Self { api, config, clock, fence, last_renewal: None, observed: None }
+        Self {
+            api,
+            config,
+            clock,
+            fence,
+            last_renewal: None,
+            observed: None,
+            others_renew: false,
+            former: None,
+            reported: None,
+            absences: 0,
+        }
     }
 
     /// Waits until this process leads. Returns false if `stop` was cancelled first.
+    ///
+    /// A lease that was just taken from a Go executor is not released then, because another replica would lead at once. It
+    /// expires.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         loop {
             let (limit, sent) = (self.config.renew_deadline, Instant::now());
             let attempt = tokio::select! {
                 () = stop.cancelled() => return false,
-                attempt = tokio::time::timeout(limit, self.attempt()) => attempt,
+                attempt = tokio::time::timeout(limit, self.attempt(Role::Standby)) => attempt,
             };
+            let mut pause = self.config.retry_period;
             match attempt {
-                Ok(Ok(Attempt::Ours)) => {
-                    self.renewed(sent);
-                    tracing::info!(lease = self.config.name, identity = self.config.identity, "became leader");
-                    return true;
-                }
-                Ok(Ok(Attempt::Theirs(holder))) => {
-                    tracing::debug!(lease = self.config.name, holder, "another replica leads");
-                }
+                Ok(Ok(Attempt::Ours)) => match self.until_former_leader_stops() {
+                    Some(remaining) => pause = pause.min(remaining),
+                    None => {
+                        self.renewed(sent);
+                        tracing::info!(lease = self.config.name, identity = self.config.identity, "became leader");
+                        return true;
+                    }
+                },
+                Ok(Ok(Attempt::Theirs(holder))) => self.report_holder(holder),
+                Ok(Ok(Attempt::Absent)) => self.report_absence(),
                 Ok(Err(error)) => {
                     tracing::warn!(lease = self.config.name, %error, "failed to read or write the lease");
                 }
@@ -103,9 +147,48 @@ impl<A: LeaseApi> Elector<A> {
             }
             tokio::select! {
                 () = stop.cancelled() => return false,
-                () = tokio::time::sleep(self.config.retry_period) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+
+    /// How long the leader from whom the lease was taken may still work.
+    fn until_former_leader_stops(&mut self) -> Option<Duration> {
+        let FormerLeader { identity, stops_within, stopped_at } = self.former.as_mut()?;
+        let now = Instant::now();
+        let stopped_at = *stopped_at.get_or_insert_with(|| {
+            tracing::info!(
+                lease = self.config.name,
+                from = identity.as_str(),
+                ?stops_within,
+                "took the lease; work starts when the former leader has stopped"
+            );
+            now + *stops_within
+        });
+        let remaining = stopped_at.saturating_duration_since(now);
+        if remaining.is_zero() {
+            self.former = None;
+        }
+        (!remaining.is_zero()).then_some(remaining)
+    }
+
+    fn report_holder(&mut self, holder: String) {
+        if self.reported.as_ref() != Some(&holder) {
+            tracing::info!(lease = self.config.name, holder, "another replica leads; waiting for the lease");
+            self.reported = Some(holder);
+        }
+    }
+
+    fn report_absence(&mut self) {
+        if self.absences % TRIES_PER_REPORT == 0 {
+            tracing::warn!(
+                lease = self.config.name,
+                "no Go executor renews the lease, so one may be working without leader election; waiting. If there is a \
+                 Go executor, set executor.leaderElect: true for it, and let its service account get, create and update \
+                 leases in this namespace. If there is none, set executor.leaderElectTakeOver: false here"
+            );
+        }
+        self.absences += 1;
     }
 
     /// Renews the lease until `stop` is cancelled, then releases it. Call it after [`Self::acquire`].
@@ -132,7 +215,7 @@ impl<A: LeaseApi> Elector<A> {
             let (deadline, sent) = (renewed + self.config.renew_deadline, Instant::now());
             let attempt = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                attempt = tokio::time::timeout_at(deadline, self.attempt()) => attempt,
+                attempt = tokio::time::timeout_at(deadline, self.attempt(Role::Leader)) => attempt,
             };
             match attempt {
                 Ok(Ok(Attempt::Ours)) => {
@@ -148,7 +231,8 @@ impl<A: LeaseApi> Elector<A> {
                     tracing::warn!(lease = self.config.name, %error, "failed to renew the lease");
                     last_error = Some(error);
                 }
-                Err(_) => {}
+                // A leader creates a lease that does not exist.
+                Ok(Ok(Attempt::Absent)) | Err(_) => {}
             }
             if Instant::now() + self.config.retry_period >= deadline {
                 return Err(LeaseError::NotRenewed {
@@ -173,7 +257,7 @@ impl<A: LeaseApi> Elector<A> {
         if spec.holder_identity.as_deref() != Some(&self.config.identity) {
             return;
         }
-        let free = Lease { spec: Some(released(spec, self.clock.now())), metadata: lease.metadata };
+        let free = Lease { spec: Some(released(spec, &self.config, self.clock.now())), metadata: lease.metadata };
         let written = tokio::time::timeout(self.config.retry_period, self.api.replace(&self.config.name, &free)).await;
         match written {
             Ok(Ok(_)) => tracing::info!(lease = self.config.name, "released the lease"),
@@ -182,7 +266,7 @@ impl<A: LeaseApi> Elector<A> {
         }
     }
 
-    async fn attempt(&mut self) -> Result<Attempt, kube::Error> {
+    async fn attempt(&mut self, role: Role) -> Result<Attempt, kube::Error> {
         // While this process leads, the lease that it wrote is almost always the current one: one request instead of two.
         if let Some(observed) = &self.observed
             && let Decision::Renew(spec) = self.decision(Some(observed))
@@ -201,8 +285,24 @@ impl<A: LeaseApi> Elector<A> {
             Some(observed) => observed.lease.metadata.clone(),
             None => ObjectMeta { name: Some(self.config.name.clone()), ..ObjectMeta::default() },
         };
-        match self.decision(self.observed.as_ref()) {
-            Decision::Wait { holder } => Ok(Attempt::Theirs(holder)),
+        let mut decision = self.decision(self.observed.as_ref());
+        if self.config.take_over && role == Role::Standby {
+            let spec = self.observed.as_ref().and_then(|observed| observed.lease.spec.as_ref());
+            decision = beside_go(decision, spec, self.others_renew, &self.config, self.clock.now());
+        }
+        if decision != Decision::WaitForGo {
+            self.absences = 0;
+        }
+        match decision {
+            Decision::Wait { holder } => {
+                self.former = None;
+                Ok(Attempt::Theirs(holder))
+            }
+            Decision::WaitForGo => Ok(Attempt::Absent),
+            Decision::TakeOver { record, from, stops_within } => {
+                self.former = Some(FormerLeader { identity: from, stops_within, stopped_at: None });
+                self.write(metadata, record).await.map(|()| Attempt::Ours)
+            }
             Decision::Create(spec) => {
                 let lease = self.api.create(&Lease { metadata, spec: Some(spec) }).await?;
                 self.observe(lease);
@@ -231,7 +331,11 @@ impl<A: LeaseApi> Elector<A> {
     fn observe(&mut self, lease: Lease) {
         let since = match &self.observed {
             Some(observed) if observed.lease.spec == lease.spec => observed.since,
-            _ => Instant::now(),
+            before => {
+                let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+                self.others_renew |= before.is_some() && holder.is_some_and(|holder| holder != self.config.identity);
+                Instant::now()
+            }
         };
         self.observed = Some(Observed { lease, since });
     }

@@ -13,4 +13,4 @@ mod tests;
 
 pub use elector::{Elector, LeaseApi, LeaseError};
 pub use fence::{Fence, NotLeading};
-pub use record::{LEASE_NAME, LeaseConfig};
+pub use record::{LEASE_NAME, LeaseConfig, replica_identity};

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-use crate::record::{Decision, decide, released};
+use crate::record::{Decision, beside_go, decide, released, replica_identity};
 use crate::{Elector, Fence, LeaseApi, LeaseConfig, LeaseError, NotLeading};
 
 fn at(second: i64) -> Timestamp {
@@ -66,11 +66,45 @@ fn waits_for_our_own_clock_not_for_the_record() {
 
 #[test]
 fn takes_what_was_released() {
-    let free = released(&held_by("other"), at(9));
+    let free = released(&held_by("other"), &config("other"), at(9));
     assert_eq!((free.holder_identity.as_ref(), free.lease_duration_seconds), (None, Some(1)));
     assert!(matches!(decide(Some(&free), &config("me"), at(9), Duration::ZERO), Decision::Take(_)));
     let empty = LeaseSpec { holder_identity: Some(String::new()), ..held_by("") };
     assert!(matches!(decide(Some(&empty), &config("me"), at(9), Duration::ZERO), Decision::Take(_)));
+}
+
+/// What a standby replica beside a Go executor does.
+fn decide_beside_go(observed: Option<&LeaseSpec>, go_renews: bool, unchanged_for: Duration) -> Decision {
+    let config = config("me").with_take_over(true);
+    beside_go(decide(observed, &config, at(300), unchanged_for), observed, go_renews, &config, at(300))
+}
+
+#[test]
+fn the_lease_is_taken_from_a_go_executor_only_if_that_one_takes_part_in_the_election() {
+    const ALIVE: Duration = Duration::ZERO;
+    const EXPIRED: Duration = Duration::from_secs(15);
+    let go = held_by("flyte-binary-7d9c-x2_8f2c1f60-3c1e-4b1d-9d3e-0f6f7a1b2c3d");
+    let replica = held_by(&replica_identity("aileron-5f-abc", 7));
+    assert_eq!(decide_beside_go(None, true, ALIVE), Decision::WaitForGo, "it may work without a lease");
+    let Decision::TakeOver { record, from, stops_within } = decide_beside_go(Some(&go), true, ALIVE) else { panic!() };
+    assert_eq!((record.holder_identity.as_deref(), record.lease_transitions), (Some("me"), Some(5)));
+    assert_eq!((from, stops_within), (go.holder_identity.clone().unwrap(), EXPIRED));
+    assert!(matches!(decide_beside_go(Some(&go), false, ALIVE), Decision::Wait { .. }), "it may be an old lease");
+    assert_eq!(decide_beside_go(Some(&go), false, EXPIRED), Decision::WaitForGo, "it is an old lease");
+    assert!(matches!(decide_beside_go(Some(&go), true, EXPIRED), Decision::Take(_)), "it has stopped");
+    assert!(matches!(decide_beside_go(Some(&replica), true, ALIVE), Decision::Wait { .. }));
+    assert!(matches!(decide_beside_go(Some(&replica), false, EXPIRED), Decision::Take(_)));
+    assert!(matches!(decide_beside_go(Some(&held_by("me")), false, ALIVE), Decision::Renew(_)));
+}
+
+#[test]
+fn a_lease_that_is_released_beside_a_go_executor_is_kept_for_replicas() {
+    let kept = released(&held_by("me"), &config("me").with_take_over(true), at(9));
+    let holder = kept.holder_identity.clone().unwrap();
+    assert!(!holder.is_empty(), "a Go executor takes a lease without a holder at once");
+    assert_eq!(kept.lease_duration_seconds, Some(4));
+    assert!(matches!(decide_beside_go(Some(&kept), false, Duration::ZERO), Decision::Take(_)));
+    assert!(matches!(decide(Some(&kept), &config("other"), at(9), Duration::ZERO), Decision::Take(_)));
 }
 
 #[test]
@@ -310,4 +344,117 @@ async fn the_fence_closes_at_once_when_another_replica_has_the_lease() {
     fake.set(held_by("other"));
     a.hold(&stop).await.unwrap_err();
     assert_eq!(fence.check(), Err(NotLeading));
+}
+
+fn electing_beside_go(fake: &Fake, identity: &str, fence: Fence) -> Elector<Fake> {
+    Elector::new(fake.clone(), config(identity).with_take_over(true), Arc::new(StoppedClock), fence)
+}
+
+/// The lease of a Go executor, renewed at this second of its clock.
+fn renewed_by_go(second: i64) -> LeaseSpec {
+    LeaseSpec { renew_time: Some(MicroTime(at(second))), ..held_by("go") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_a_go_executor_is_taken_at_its_next_renewal_and_work_waits_for_its_end() {
+    let (fake, fence, stop) = (Fake::default(), Fence::closed(), CancellationToken::new());
+    fake.set(renewed_by_go(200));
+    let mut a = electing_beside_go(&fake, "a", fence.clone());
+    let acquired = tokio::spawn(async move {
+        assert!(a.acquire(&CancellationToken::new()).await);
+        a
+    });
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(fake.spec(), renewed_by_go(200), "nothing shows that it is alive");
+    fake.set(renewed_by_go(202));
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(fake.spec().holder_identity.as_deref(), Some("a"));
+    let taken = Instant::now();
+    let writes = fake.0.lock().unwrap().version;
+    tokio::time::sleep(Duration::from_millis(14_800)).await;
+    assert_eq!(fence.check(), Err(NotLeading), "the Go executor may work for another moment");
+    let renewals = fake.0.lock().unwrap().version - writes;
+    assert!(renewals >= 6, "nobody else may take the lease meanwhile: {renewals}");
+    let mut a = acquired.await.unwrap();
+    assert!(taken.elapsed() < Duration::from_secs(16) && fence.check().is_ok(), "{:?}", taken.elapsed());
+    // Later a Go executor has the lease all the same, for example because the API server was away: there is no second take-over.
+    fake.set(renewed_by_go(300));
+    let error = a.hold(&stop).await.unwrap_err();
+    assert!(matches!(&error, LeaseError::Taken { holder, .. } if holder == "go"), "{error}");
+    assert_eq!(fake.spec(), renewed_by_go(300));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_take_over_whose_answer_is_lost_waits_too() {
+    let fake = Fake::default();
+    fake.set(renewed_by_go(200));
+    let mut a = electing_beside_go(&fake, "a", Fence::closed());
+    let acquired = tokio::spawn(async move { a.acquire(&CancellationToken::new()).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    fake.set(renewed_by_go(202));
+    // Both requests of a try together take longer than a try may take, so the answer to the write is not seen.
+    fake.0.lock().unwrap().answer_after = Duration::from_secs(6);
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    fake.set(held_by("a"));
+    let seen = Instant::now();
+    fake.0.lock().unwrap().answer_after = Duration::ZERO;
+    assert!(acquired.await.unwrap());
+    assert!(seen.elapsed() >= Duration::from_secs(15), "{:?}", seen.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_stops_during_a_take_over_does_not_release_the_lease() {
+    let (fake, stop) = (Fake::default(), CancellationToken::new());
+    fake.set(renewed_by_go(200));
+    let mut a = electing_beside_go(&fake, "a_aileron-1", Fence::closed());
+    let waiting = tokio::spawn({
+        let stop = stop.clone();
+        async move { a.acquire(&stop).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    fake.set(renewed_by_go(202));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    stop.cancel();
+    assert!(!waiting.await.unwrap());
+    assert_eq!(fake.spec().holder_identity.as_deref(), Some("a_aileron-1"));
+    let started = Instant::now();
+    assert!(electing_beside_go(&fake, "b_aileron-2", Fence::closed()).acquire(&CancellationToken::new()).await);
+    assert!(started.elapsed() >= Duration::from_secs(15), "the Go executor may still work: {:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_waits_until_a_go_executor_takes_part_in_the_election() {
+    for first in [None, Some(renewed_by_go(200))] {
+        let (fake, stop) = (Fake::default(), CancellationToken::new());
+        if let Some(old) = first.clone() {
+            fake.set(old);
+        }
+        let mut a = electing_beside_go(&fake, "a", Fence::closed());
+        let acquired = tokio::spawn(async move {
+            assert!(a.acquire(&CancellationToken::new()).await);
+            a
+        });
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(fake.0.lock().unwrap().lease.clone().and_then(|lease| lease.spec), first);
+        for second in [800, 802] {
+            fake.set(renewed_by_go(second));
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        let mut a = acquired.await.unwrap();
+        // A leader creates the lease again if somebody has deleted it.
+        fake.0.lock().unwrap().lease = None;
+        let held = tokio::spawn({
+            let stop = stop.clone();
+            async move { a.hold(&stop).await }
+        });
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(fake.spec().holder_identity.as_deref(), Some("a"));
+        stop.cancel();
+        held.await.unwrap().unwrap();
+        // For four seconds only replicas of Aileron may take it.
+        assert_ne!(fake.spec().holder_identity.as_deref(), Some("a"));
+        let started = Instant::now();
+        assert!(electing_beside_go(&fake, "b", Fence::closed()).acquire(&CancellationToken::new()).await);
+        assert_eq!(started.elapsed(), Duration::ZERO);
+    }
 }

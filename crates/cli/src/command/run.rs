@@ -113,7 +113,7 @@ async fn stop_on_signals(stop: CancellationToken, mut terminate: Signal, mut int
 fn identity() -> String {
     let host = variable("POD_NAME").or_else(|| variable("HOSTNAME")).unwrap_or_else(|| "aileron".to_owned());
     // The keys of a `RandomState` are random in every process, which is random enough for a name.
-    format!("{host}_{:016x}", RandomState::new().hash_one(std::process::id()))
+    assembly::replica_identity(&host, RandomState::new().hash_one(std::process::id()))
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -15,6 +15,11 @@ pub struct ExecutorConfig {
     pub health_probe_bind_address: String,
     /// Leader election: if several replicas of the executor run, only the leader works on tasks.
     pub leader_elect: bool,
+    /// With `leaderElect`, beside a Go executor: takes the lease from a Go executor that renews it, instead of waiting until
+    /// that executor stops. As long as no Go executor has renewed the lease, Aileron does not work, because a Go executor
+    /// without `leaderElect` may be working.
+    #[schemars(extend("x-aileron" = true))]
+    pub leader_elect_take_over: bool,
     /// Serves metrics over HTTPS, and only to clients that may read them. `false` means plain HTTP.
     pub metrics_secure: bool,
     /// Directory with the TLS certificate of the webhook.
@@ -83,6 +88,7 @@ impl Default for ExecutorConfig {
             metrics_bind_address: ":10254".into(),
             health_probe_bind_address: ":8081".into(),
             leader_elect: false,
+            leader_elect_take_over: false,
             metrics_secure: true,
             webhook_cert_path: String::new(),
             webhook_cert_name: "tls.crt".into(),

@@ -179,6 +179,15 @@ executor:
 }
 
 #[test]
+fn a_take_over_needs_a_lease() {
+    assert_eq!(
+        errors("executor:\n  leaderElectTakeOver: true\n"),
+        "config.yaml:2: executor.leaderElectTakeOver: needs executor.leaderElect: true, because the lease is what is \
+         taken over"
+    );
+}
+
+#[test]
 fn a_duration_without_a_unit_is_not_taken_for_seconds() {
     assert_eq!(
         errors("executor:\n  requeueDuration: 10\n"),

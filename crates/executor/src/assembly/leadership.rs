@@ -42,6 +42,8 @@ pub(super) struct Election {
     pub(super) client: kube::Client,
     pub(super) namespace: String,
     pub(super) identity: String,
+    /// Takes the lease from a Go executor.
+    pub(super) take_over: bool,
     pub(super) fence: Fence,
 }
 
@@ -92,12 +94,13 @@ impl Work {
 
 /// Runs the work until cancelled. With leader election it waits for the lease first.
 pub(super) async fn lead(work: Work, election: Option<Election>, cancel: &CancellationToken) -> Result<(), RunError> {
-    let Some(Election { client, namespace, identity, fence }) = election else {
+    let Some(Election { client, namespace, identity, take_over, fence }) = election else {
         work.run(cancel.child_token()).await;
         return Ok(());
     };
     let leases: Api<Lease> = Api::namespaced(client, &namespace);
-    let mut elector = Elector::new(leases, LeaseConfig::new(identity), Arc::clone(&work.watch.clock), fence);
+    let config = LeaseConfig::new(identity).with_take_over(take_over);
+    let mut elector = Elector::new(leases, config, Arc::clone(&work.watch.clock), fence);
     if !elector.acquire(cancel).await {
         return Ok(());
     }
