@@ -5,6 +5,7 @@
 
 mod audit;
 mod binaries;
+mod candidate;
 mod certs;
 mod crd;
 mod journal;
@@ -32,6 +33,7 @@ use self::real::{Ports, Real};
 use self::sandbox::Sandbox;
 
 pub use self::audit::{AuditRecord, RequestReader, TimedRequest};
+pub use self::candidate::Candidate;
 pub use self::crd::install_crd;
 pub use self::proxy::{FaultyAnswer, ProxiedRequest, Proxy, RefusalRule};
 pub use self::wire::Wire;

@@ -7,6 +7,7 @@
 
 mod bench;
 mod executor;
+mod go_executor;
 mod logs;
 mod program;
 mod progress;
@@ -16,6 +17,7 @@ mod task;
 
 pub use self::bench::{Bench, BenchOptions, started_once};
 pub use self::executor::{Executor, Settings};
+pub use self::go_executor::{GoExecutor, GoState, LeaderElect};
 pub use self::logs::Logs;
 pub use self::program::{Program, Recording, binary};
 pub use self::progress::Progress;

@@ -4,6 +4,9 @@
 //! a follower delivered it. Between these times it is not known whether the lease was already in that state. In doubt, both
 //! the old and the new holder lead. All times are from the clock of one machine.
 //!
+//! A replica of Aileron may take the lease from a Go executor that holds it ([`beside_go`](aileron_lease::record::beside_go)).
+//! Then the Go executor leads until its lease expires, and the replica only after the duration of that lease.
+//!
 //! A process that does not lead may be excused in two cases:
 //!
 //! - A request is judged by the time when the API server received it, which is later than when it was sent. Writes stop 5 s
@@ -16,6 +19,7 @@ use std::collections::BTreeMap;
 
 use aileron_history::history::Change;
 use aileron_lease::LEASE_NAME;
+use aileron_lease::record::RELEASED;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -45,6 +49,8 @@ struct LeaseState {
     delivered: Timestamp,
     holder: String,
     duration: SignedDuration,
+    /// The holder took the lease from a holder whose lease had not expired, and leads from this time on.
+    took_over: Option<Timestamp>,
 }
 
 /// The processes that have acted as a user.
@@ -75,13 +81,18 @@ impl Leases {
         }
         let seconds = lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default();
         let holder = lease["spec"]["holderIdentity"].as_str().filter(|_| change != Change::Deleted);
-        self.states.push(LeaseState {
-            // A lease that was changed by others has the time of its last holder, which is earlier: in doubt for the holder.
-            from: time_in(lease, "/spec/renewTime").unwrap_or(at).min(at),
-            delivered: at,
-            holder: holder.unwrap_or_default().to_owned(),
-            duration: SignedDuration::from_secs(seconds),
+        let holder = holder.filter(|holder| *holder != RELEASED).unwrap_or_default();
+        // A lease that was changed by others has the time of its last holder, which is earlier: in doubt for the holder.
+        let from = time_in(lease, "/spec/renewTime").unwrap_or(at).min(at);
+        let took_over = self.states.last().and_then(|last| {
+            if last.holder == holder {
+                return last.took_over;
+            }
+            let may_be_alive = !last.holder.is_empty() && !holder.is_empty() && at < last.from + last.duration;
+            may_be_alive.then(|| from + last.duration - TOLERANCE)
         });
+        let duration = SignedDuration::from_secs(seconds);
+        self.states.push(LeaseState { from, delivered: at, holder: holder.to_owned(), duration, took_over });
     }
 
     /// Who holds the lease now.
@@ -94,8 +105,10 @@ impl Leases {
         let may_lead = |(place, state): (usize, &LeaseState)| {
             let others = self.states[place..].iter().find(|later| later.holder != state.holder);
             let expires = state.delivered + state.duration;
-            let until = others.map_or(expires, |other| expires.min(other.delivered)) + TOLERANCE;
-            is_identity_of(&state.holder, process) && state.from <= at && at <= until
+            let taken = others.filter(|other| other.took_over.is_none());
+            let until = taken.map_or(expires, |other| expires.min(other.delivered)) + TOLERANCE;
+            let from = state.took_over.map_or(state.from, |leads_from| leads_from.max(state.from));
+            is_identity_of(&state.holder, process) && from <= at && at <= until
         };
         self.states.is_empty() || self.states.iter().enumerate().any(may_lead)
     }
@@ -218,6 +231,33 @@ mod tests {
         assert!(leases.leads("a", second(106)) && !leases.leads("a", second(107)));
         assert!(leases.leads("b", second(108)));
         assert!(!leases.leads("another", second(108)));
+    }
+
+    #[test]
+    fn a_process_that_takes_over_leads_when_the_lease_of_the_other_one_would_have_expired() {
+        let mut leases = Leases::default();
+        renewed(&mut leases, "go_1", 100);
+        renewed(&mut leases, "a_1", 103);
+        renewed(&mut leases, "a_1", 117);
+        for (process, at, leads) in [
+            ("go", 110, true),
+            ("go", 116, true), // delivered at 101, and 15 s
+            ("go", 117, false),
+            ("a", 116, false),
+            ("a", 117, false),
+            ("a", 118, true),
+        ] {
+            assert_eq!(leases.leads(process, second(at)), leads, "{process} at {at}");
+        }
+    }
+
+    #[test]
+    fn a_lease_that_was_released_for_a_replica_is_not_taken_over() {
+        let mut leases = Leases::default();
+        renewed(&mut leases, "a_1", 100);
+        renewed(&mut leases, RELEASED, 102);
+        renewed(&mut leases, "b_1", 104);
+        assert!(!leases.leads("a", second(105)) && leases.leads("b", second(105)));
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Settings {
         self.root.to_string()
     }
 
-    fn config(&self) -> Result<Config> {
+    pub(super) fn config(&self) -> Result<Config> {
         Config::load(&Sources::file("suite.yaml", &self.text())).context("the configuration of the suite")
     }
 }

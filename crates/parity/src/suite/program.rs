@@ -113,22 +113,39 @@ impl Program {
         Ok(program)
     }
 
+    /// Starts the program with the arguments of a container, as the kubelet would. `--kubeconfig` stands for the token of the
+    /// service account in the pod. Its log has the name of the pod.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_container(cluster: &Cluster, user: User, arguments: &[String], pod: (&str, &str)) -> Result<Self> {
+        let (namespace, name) = pod;
+        let kubeconfig = cluster.kubeconfig(user);
+        Self::launch(cluster, &kubeconfig, name, |command| {
+            command.args(arguments).env("POD_NAME", name).env("POD_NAMESPACE", namespace);
+        })
+    }
+
     fn spawn(cluster: &Cluster, kubeconfig: &Path, settings: &Settings, name: &str, log: &str) -> Result<Self> {
         let config = cluster.dir().join(format!("{log}.yaml"));
         fs::write(&config, settings.text())?;
+        Self::launch(cluster, kubeconfig, log, |command| {
+            command.args(["run", "--log-format", "text", "--log-level", "info,aileron_executor=debug", "--config"]);
+            command.arg(&config).env("POD_NAME", name);
+        })
+    }
+
+    fn launch(cluster: &Cluster, kubeconfig: &Path, log: &str, arguments: impl FnOnce(&mut Command)) -> Result<Self> {
         let log = cluster.dir().join(format!("{log}.log"));
         let file = OpenOptions::new().create(true).append(true).open(&log)?;
-        let child = Command::new("sh")
-            .args(["-c", GUARD_SCRIPT, "aileron"])
-            .arg(binary()?)
-            .args(["run", "--log-format", "text", "--log-level", "info,aileron_executor=debug", "--config"])
-            .arg(&config)
+        let mut command = Command::new("sh");
+        command.args(["-c", GUARD_SCRIPT, "aileron"]).arg(binary()?);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        arguments(&mut command);
+        let child = command
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .current_dir(cluster.dir())
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("POD_NAME", name)
             .stdin(Stdio::piped())
             .stdout(file.try_clone()?)
             .stderr(file)
