@@ -49,7 +49,7 @@ use crate::services::fenced::Fenced;
 use crate::status_writer::StatusWriter;
 use crate::storage::{BlobStore, ObjectStores, StorageError};
 use crate::watch::tokens::{self, KubeTokens};
-use crate::watch::{self, Relists, Synced, WatchContext, Watches};
+use crate::watch::{self, Interruptions, Relists, Synced, WatchContext, Watches};
 
 /// The arguments of [`run`].
 pub struct RunOptions {
@@ -197,7 +197,7 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
     let registry = Arc::new(Registry::new(&plugins, &registry_rules(&config), &backends)?);
     registry.set_up().await.map_err(|(plugin, source)| RunError::Plugin { plugin, source })?;
     for warning in registry.warnings() {
-        tracing::warn!("{warning}");
+        tracing::info!("{warning}");
     }
     let enabled = enabled_plugins(&plugins, &registry);
 
@@ -210,6 +210,7 @@ pub async fn run_with(options: RunOptions, services: Services, cancel: Cancellat
         clock: Arc::clone(&clock),
         synced: Synced::new(readiness),
         relists: Relists::default(),
+        interruptions: Interruptions::default(),
         cancel: CancellationToken::new(),
     };
     // Also if this future is dropped, or ends early.

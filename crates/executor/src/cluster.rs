@@ -7,6 +7,8 @@ pub mod kube;
 pub mod listed;
 pub mod permissions;
 
+pub use aileron_lease::{LEASE_NAME, request_error_text};
+
 use std::sync::Arc;
 
 use aileron_action::pending::ObjectEvent;

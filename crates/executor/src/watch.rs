@@ -9,6 +9,7 @@ pub mod actions;
 mod current;
 pub mod ended;
 pub mod events;
+mod interruptions;
 pub mod kinds;
 mod malformed;
 mod missed;
@@ -35,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::current::{Relists, until_current};
+pub use self::interruptions::Interruptions;
 use self::visibility::{Change, Visibility};
 use crate::caches::Caches;
 use crate::caches::readiness::Readiness;
@@ -42,7 +44,7 @@ use crate::cluster::kube::objects::KubeObjects;
 use crate::cluster::listed::{Listed, Malformed};
 use crate::queue::Queue;
 
-use self::malformed::{MalformedReports, bounded};
+use self::malformed::MalformedReports;
 
 /// Objects per page of a list. Larger pages save requests; this size keeps one answer below about 5 MB even if all
 /// objects are large pods.
@@ -65,6 +67,8 @@ pub struct WatchContext {
     pub synced: Synced,
     /// Requests for new lists of the actions.
     pub relists: Relists,
+    /// The errors of watches that were logged lately.
+    pub interruptions: Interruptions,
     /// Ends all watches.
     pub cancel: CancellationToken,
 }
@@ -132,8 +136,7 @@ impl WatchContext {
                 }
                 Some(Err(error)) => {
                     metrics::counter!("aileron_watch_errors_total", "watch" => name).increment(1);
-                    let text = bounded(&error);
-                    tracing::warn!(watch = name, error = text, "the watch was interrupted and reconnects");
+                    self.interruptions.log(name, &error, self.clock.instant());
                     if !sink.continues_after(&error) {
                         return;
                     }
@@ -285,6 +288,7 @@ impl WatchContext {
             clock,
             synced: Synced::new(Readiness::default()),
             relists: Relists::default(),
+            interruptions: Interruptions::default(),
             cancel: CancellationToken::new(),
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aileron_machinery::time::clock::Clock;
+use aileron_machinery::time::repeats::Repeats;
 use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{ObjectMeta, PostParams};
@@ -12,9 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fence::Fence;
 use crate::record::{Decision, LeaseConfig, beside_go, decide, released};
+use crate::request_error::{RequestError, request_error_text};
 
 /// That no Go executor takes part in the election is reported once in so many tries: once a minute.
 const TRIES_PER_REPORT: u64 = 30;
+
+/// The same error is logged at most this often. The lease is tried every two seconds.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Competes for one lease.
 pub struct Elector<A> {
@@ -35,6 +40,8 @@ pub struct Elector<A> {
     reported: Option<String>,
     /// How often in a row no Go executor took part in the election.
     absences: u64,
+    /// The errors that were logged lately.
+    logged: Repeats,
 }
 
 /// A Go executor that may go on working after the lease was taken from it.
@@ -96,7 +103,7 @@ pub enum LeaseError {
         deadline: Duration,
         /// The last error, if the API server answered at all.
         #[source]
-        source: Option<kube::Error>,
+        source: Option<RequestError>,
     },
 }
 
@@ -114,6 +121,7 @@ impl<A: LeaseApi> Elector<A> {
             former: None,
             reported: None,
             absences: 0,
+            logged: Repeats::every(LOG_INTERVAL),
         }
     }
 
@@ -140,10 +148,8 @@ impl<A: LeaseApi> Elector<A> {
                 },
                 Ok(Ok(Attempt::Theirs(holder))) => self.report_holder(holder),
                 Ok(Ok(Attempt::Absent)) => self.report_absence(),
-                Ok(Err(error)) => {
-                    tracing::warn!(lease = self.config.name, %error, "failed to read or write the lease");
-                }
-                Err(_) => tracing::warn!(lease = self.config.name, ?limit, "the API server did not answer"),
+                Ok(Err(error)) => self.warn(&request_error_text(&error), "failed to read or write the lease"),
+                Err(_) => self.warn(&format!("no answer within {limit:?}"), "failed to read or write the lease"),
             }
             tokio::select! {
                 () = stop.cancelled() => return false,
@@ -228,8 +234,8 @@ impl<A: LeaseApi> Elector<A> {
                     return Err(LeaseError::Taken { lease: self.config.name.clone(), holder });
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(lease = self.config.name, %error, "failed to renew the lease");
-                    last_error = Some(error);
+                    self.warn(&request_error_text(&error), "failed to renew the lease");
+                    last_error = Some(RequestError(error));
                 }
                 // A leader creates a lease that does not exist.
                 Ok(Ok(Attempt::Absent)) | Err(_) => {}
@@ -261,8 +267,15 @@ impl<A: LeaseApi> Elector<A> {
         let written = tokio::time::timeout(self.config.retry_period, self.api.replace(&self.config.name, &free)).await;
         match written {
             Ok(Ok(_)) => tracing::info!(lease = self.config.name, "released the lease"),
-            Ok(Err(error)) => tracing::warn!(lease = self.config.name, %error, "failed to release the lease"),
+            Ok(Err(error)) => self.warn(&request_error_text(&error), "failed to release the lease"),
             Err(_) => tracing::warn!(lease = self.config.name, "failed to release the lease in time"),
+        }
+    }
+
+    /// Logs an error, unless the same one was logged lately.
+    fn warn(&mut self, error: &str, message: &str) {
+        if let Some(repeated) = self.logged.seen(error, self.clock.instant()) {
+            tracing::warn!(lease = self.config.name, error, repeated, "{message}");
         }
     }
 
@@ -274,7 +287,10 @@ impl<A: LeaseApi> Elector<A> {
             let metadata = observed.lease.metadata.clone();
             match self.write(metadata, spec).await {
                 Ok(()) => return Ok(Attempt::Ours),
-                Err(error) => tracing::debug!(%error, "failed to renew the lease as last seen; reading it first"),
+                Err(error) => {
+                    let error = request_error_text(&error);
+                    tracing::debug!(error, "failed to renew the lease as last seen; reading it first");
+                }
             }
         }
         match self.api.get(&self.config.name).await? {

@@ -8,9 +8,11 @@
 pub mod elector;
 pub mod fence;
 pub mod record;
+mod request_error;
 #[cfg(test)]
 mod tests;
 
 pub use elector::{Elector, LeaseApi, LeaseError};
 pub use fence::{Fence, NotLeading};
 pub use record::{LEASE_NAME, LeaseConfig, replica_identity};
+pub use request_error::{RequestError, request_error_text};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use aileron_action::TaskAction;
 use aileron_action::labels::{COMPLETED_TIME, TERMINATED, TERMINATION_STATUS, completed_time};
+use aileron_lease::request_error_text;
 use aileron_machinery::time::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
 use kube::Resource;
@@ -53,7 +54,10 @@ pub async fn run(
         match swept {
             Ok(0) => {}
             Ok(deleted) => tracing::info!(deleted, "deleted expired actions"),
-            Err(error) => tracing::warn!(%error, "failed to list expired actions; retrying later"),
+            Err(error) => {
+                let error = request_error_text(&error);
+                tracing::warn!(error, "failed to list expired actions; retrying later");
+            }
         }
     }
 }
@@ -79,7 +83,10 @@ async fn sweep(client: &kube::Client, max_ttl: SignedDuration, now: Timestamp) -
                 // Kubernetes deletes a child together with its parent, which may have been deleted a moment ago. A
                 // conflict means that another action has this name now.
                 Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-                Err(error) => tracing::warn!(namespace, name, %error, "failed to delete an expired action"),
+                Err(error) => {
+                    let error = request_error_text(&error);
+                    tracing::warn!(namespace, name, error, "failed to delete an expired action");
+                }
             }
         }
         match list.metadata.continue_.filter(|token| !token.is_empty()) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use aileron_action::plugin_choice::{Served, ServedKinds};
+use aileron_lease::request_error_text;
 use aileron_machinery::ResourceKind;
 use kube::Client;
 
@@ -29,7 +30,7 @@ async fn resources(client: &Client, group: &str, version: &str) -> Result<Vec<(S
     match answer {
         Ok(list) => Ok(list.resources.into_iter().map(|resource| (resource.name, resource.kind)).collect()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(request_error_text(&error)),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use aileron_lease::RequestError;
 use http::{HeaderMap, Method, StatusCode, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -32,11 +33,11 @@ pub(super) enum Decision {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AccessError {
     #[error("cannot review the token: {0}; the executor's service account must be allowed to create tokenreviews")]
-    Token(#[source] kube::Error),
+    Token(#[source] RequestError),
     #[error(
         "cannot review the access: {0}; the executor's service account must be allowed to create subjectaccessreviews"
     )]
-    Access(#[source] kube::Error),
+    Access(#[source] RequestError),
     #[error("the API server did not answer within {}s", REVIEW_TIMEOUT.as_secs())]
     Timeout,
 }
@@ -89,7 +90,11 @@ impl Access {
             ..TokenReview::default()
         };
         let reviews: Api<TokenReview> = Api::all(self.client.clone());
-        let status = reviews.create(&PostParams::default(), &review).await.map_err(AccessError::Token)?.status;
+        let status = reviews
+            .create(&PostParams::default(), &review)
+            .await
+            .map_err(|error| AccessError::Token(RequestError(error)))?
+            .status;
         let Some(user) = status.filter(|status| status.authenticated == Some(true)).and_then(|status| status.user)
         else {
             return Ok(Decision::Unauthorized);
@@ -97,7 +102,11 @@ impl Access {
         let name = user.username.clone().unwrap_or_default();
         let review = SubjectAccessReview { spec: subject(user, verb, path), ..SubjectAccessReview::default() };
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
-        let status = reviews.create(&PostParams::default(), &review).await.map_err(AccessError::Access)?.status;
+        let status = reviews
+            .create(&PostParams::default(), &review)
+            .await
+            .map_err(|error| AccessError::Access(RequestError(error)))?
+            .status;
         let allowed = status.is_some_and(|status| status.allowed && status.denied != Some(true));
         Ok(if allowed { Decision::Allowed } else { Decision::Forbidden(name) })
     }

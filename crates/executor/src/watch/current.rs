@@ -8,6 +8,8 @@
 use std::time::Duration;
 
 use aileron_action::TaskAction;
+use aileron_lease::request_error_text;
+use aileron_machinery::time::repeats::Repeats;
 use kube::api::Api;
 use tokio::sync::watch;
 
@@ -20,6 +22,8 @@ const CATCH_UP: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Pause after a list that failed. The lease is held meanwhile, so another try soon is worth more than the request.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
+/// The same error is logged at most this often.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Requests for new lists of the actions, by number. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -60,10 +64,16 @@ impl Relists {
 pub async fn until_current(cx: &WatchContext) {
     let api: Api<TaskAction> = Api::all(cx.client.clone());
     let selector = actions::selector();
+    let mut logged = Repeats::every(LOG_INTERVAL);
     let listed = loop {
         match list(&api, &selector).await {
             Ok(listed) => break listed,
-            Err(error) => tracing::warn!(%error, "failed to compare actions before the first round; retrying"),
+            Err(error) => {
+                let error = request_error_text(&error);
+                if let Some(repeated) = logged.seen(&error, cx.clock.instant()) {
+                    tracing::warn!(error, repeated, "failed to compare actions before the first round; retrying");
+                }
+            }
         }
         tokio::time::sleep(RETRY_EVERY).await;
     };

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use self::fetches::Fetches;
 use self::last_rounds::LastRounds;
-use super::malformed::bounded;
+use super::interruptions::bounded;
 use super::{PAGE, Sink, WatchContext};
 use crate::cluster::listed::{Listed, Malformed};
 

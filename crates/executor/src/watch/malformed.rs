@@ -2,14 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use aileron_machinery::error_text::chain;
 use kube::api::ObjectMeta;
 
 use crate::caches::{Place, place};
-
-/// The longest text of an error of a watch in a log record, in characters. Some errors of the kube client contain the
-/// whole answer of the API server.
-const LONGEST_ERROR: usize = 300;
 
 /// The malformed objects of one watch that were reported. It has an entry only for malformed objects that exist.
 pub(super) struct MalformedReports {
@@ -63,22 +58,6 @@ impl MalformedReports {
     }
 }
 
-/// The text of an error of a watch: one line, bounded, with its beginning and its end.
-pub(super) fn bounded(error: &(dyn std::error::Error + 'static)) -> String {
-    shorten_line(&chain(error))
-}
-
-fn shorten_line(text: &str) -> String {
-    let letters: Vec<char> = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    if letters.len() <= LONGEST_ERROR {
-        return letters.into_iter().collect();
-    }
-    let half = LONGEST_ERROR / 2;
-    let left_out = letters.len() - 2 * half;
-    let (head, tail) = (&letters[..half], &letters[letters.len() - half..]);
-    format!("{} … {left_out} characters left out … {}", String::from_iter(head), String::from_iter(tail))
-}
-
 #[cfg(test)]
 mod tests {
     use metrics_exporter_prometheus::PrometheusBuilder;
@@ -119,14 +98,5 @@ mod tests {
         reports.seen(&object("b", "1"), "e", true);
         reports.listed();
         assert_eq!(reports.reported.keys().collect::<Vec<_>>(), [&("ns".to_owned(), "b".to_owned())]);
-    }
-
-    #[test]
-    fn errors_of_watches_are_one_bounded_line() {
-        let body = format!("begin {}\nend", "{\"items\": [1]}".repeat(100_000));
-        let text = shorten_line(&body);
-        assert!(text.chars().count() < LONGEST_ERROR + 60 && !text.contains('\n'), "{text}");
-        assert!(text.starts_with("begin ") && text.ends_with(" end") && text.contains("characters left out"));
-        assert_eq!(shorten_line("short"), "short");
     }
 }

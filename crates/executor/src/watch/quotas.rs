@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use aileron_admission::gate::Gate;
 use aileron_admission::quota::Quota;
+use aileron_lease::request_error_text;
 use aileron_machinery::time::clock::Clock;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Api, ListParams, ObjectMeta};
@@ -56,7 +57,7 @@ pub async fn run(cx: WatchContext, gate: Arc<Gate>) {
                 PERMISSION_CHECK_INTERVAL
             }
             Err(error) => {
-                tracing::debug!(%error, "quotas cannot be listed now");
+                tracing::debug!(error = request_error_text(&error), "quotas cannot be listed now");
                 RETRY_INTERVAL
             }
         };

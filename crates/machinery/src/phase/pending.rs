@@ -37,6 +37,8 @@ pub enum PendingReason {
     Cache,
     /// The object store does not work: inputs, outputs or an error document cannot be read or written.
     Storage,
+    /// The events service has not accepted the last event of the action, and no status is written before it has.
+    Events,
     /// The attempt before failed, and the task wants a pause before the next.
     Retry,
     /// Nothing is in the way; preparing takes a moment.
@@ -51,7 +53,7 @@ impl PendingReason {
     ///
     /// assert!(PendingReason::ALL.iter().all(|reason| PendingReason::from_code(reason.as_str()) == Some(*reason)));
     /// ```
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Quota,
         Self::BackOff,
         Self::Pool,
@@ -63,6 +65,7 @@ impl PendingReason {
         Self::ContainerCreate,
         Self::Cache,
         Self::Storage,
+        Self::Events,
         Self::Retry,
         Self::Starting,
     ];
@@ -81,6 +84,7 @@ impl PendingReason {
             Self::ContainerCreate => "ContainerCreate",
             Self::Cache => "Cache",
             Self::Storage => "Storage",
+            Self::Events => "Events",
             Self::Retry => "Retry",
             Self::Starting => "Starting",
         }

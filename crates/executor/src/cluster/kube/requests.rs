@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aileron_action::TaskAction;
 use aileron_kubekit::{ApiError, KIND_NOT_SERVED};
-use aileron_machinery::error_text::chain;
+use aileron_lease::request_error_text;
 use aileron_machinery::time::backoff::ExponentialBackoff;
 use http::HeaderValue;
 use http::header::{ACCEPT, RETRY_AFTER};
@@ -99,7 +99,7 @@ pub(super) async fn answered<T: DeserializeOwned>(
 /// Converts an error of the kube client.
 pub(crate) fn api_error(error: kube::Error) -> ApiError {
     match error {
-        kube::Error::Api(status) if kind_is_not_served(status.code, &status.reason, &status.message) => {
+        kube::Error::Api(status) if is_kind_not_served(&status) => {
             ApiError { reason: KIND_NOT_SERVED.into(), code: status.code, message: status.message, retry_after: None }
         }
         kube::Error::Api(status) => {
@@ -107,11 +107,16 @@ pub(crate) fn api_error(error: kube::Error) -> ApiError {
             let retry_after = seconds.filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.into()));
             ApiError { code: status.code, reason: status.reason, message: status.message, retry_after }
         }
-        other => ApiError::unanswered(chain(&other)),
+        other => ApiError::unanswered(request_error_text(&other)),
     }
 }
 
-/// Whether the API server refused a request because it does not serve the kind, and not because of one object. For an
+/// Whether the API server refused a request because it does not serve the kind, and not because of one object.
+pub fn is_kind_not_served(status: &Status) -> bool {
+    kind_is_not_served(status.code, &status.reason, &status.message)
+}
+
+/// As [`is_kind_not_served`]. For an
 /// unknown group or version it answers with plain text, for an unknown kind of a known group with the first of these
 /// texts, and while a CustomResourceDefinition is being deleted it refuses new objects with the last.
 fn kind_is_not_served(code: u16, reason: &str, message: &str) -> bool {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aileron_machinery::time::jitter::random;
+use aileron_machinery::time::repeats::Repeats;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -29,6 +30,9 @@ const SMALLEST_LEARNED_LIMIT: usize = 64 << 10;
 /// How long a learned limit applies. The service may have been given another limit, or its quota is free again.
 const LEARNED_LIMIT_TTL: Duration = Duration::from_secs(600);
 
+/// The same error is logged at most this often. During an outage a call is made every few seconds.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
+
 /// Owns all events from the call of `record` until they are recorded, refused or given up.
 pub(super) struct Dispatcher {
     pub transport: Arc<dyn EventTransport>,
@@ -49,6 +53,16 @@ struct State {
     circuit_breaker: CircuitBreaker,
     size_limit: SizeLimit,
     last_success: Option<Instant>,
+    logged: Logged,
+}
+
+/// The errors that were logged lately.
+struct Logged(Repeats);
+
+impl Default for Logged {
+    fn default() -> Self {
+        Self(Repeats::every(LOG_INTERVAL))
+    }
 }
 
 /// A limit on the size of a batch that the service has enforced.
@@ -152,6 +166,7 @@ impl Dispatcher {
             Ok(()) => {
                 state.circuit_breaker = CircuitBreaker::default();
                 state.last_success = Some(Instant::now());
+                *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 metrics::counter!("aileron_events_recorded_total").increment(batch.items.len() as u64);
                 batch.items.into_iter().for_each(|item| state.queue.finish(item, Ok(())));
                 return;
@@ -159,7 +174,12 @@ impl Dispatcher {
             Err(error) => error,
         };
         metrics::counter!("aileron_events_call_failures_total", "code" => error.code.name()).increment(1);
-        tracing::warn!(events = batch.items.len(), %error, "failed to record action events");
+        if let Some(repeated) = state.logged.0.seen(&error.to_string(), Instant::now().into_std()) {
+            tracing::warn!(
+                events = batch.items.len(), %error, repeated,
+                "failed to record action events; retrying, and no status is written before its event is accepted"
+            );
+        }
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
         let now = Instant::now();
         let mut batch = batch;

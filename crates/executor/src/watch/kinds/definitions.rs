@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::registry::served::served_kinds;
 use aileron_action::metadata::MANAGED_LABEL;
 use aileron_action::plugin_choice::Served;
+use aileron_lease::request_error_text;
 use aileron_machinery::time::backoff::ExponentialBackoff;
 use aileron_machinery::{ObjectPlugin, ResourceKind};
 use k8s_openapi::api::core::v1::Pod;
@@ -85,7 +86,7 @@ pub async fn run(cx: WatchContext, plugins: Vec<Arc<dyn ObjectPlugin>>) {
             Err(kube::Error::Api(status)) if status.is_forbidden() => failures = u32::MAX,
             Err(error) => {
                 failures = failures.saturating_add(1);
-                tracing::debug!(%error, "failed to list definitions; retrying");
+                tracing::debug!(error = request_error_text(&error), "failed to list definitions; retrying");
             }
         }
         tokio::select! {
@@ -351,10 +352,16 @@ async fn read_definition(
                 return;
             }
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                return tracing::warn!(name, %status, "the executor may not read this definition; the optional features that depend on it stay off");
+                return tracing::warn!(
+                    name,
+                    error = status.message,
+                    "the executor may not read this definition; the optional features that depend on it stay off"
+                );
             }
             // The watch does not show an unchanged definition again, so the request is retried here.
-            Err(error) => tracing::debug!(name, %error, "failed to read a definition; retrying"),
+            Err(error) => {
+                tracing::debug!(name, error = request_error_text(&error), "failed to read a definition; retrying");
+            }
         }
         tokio::time::sleep(FIRST_PAUSE).await;
     }
