@@ -11,6 +11,7 @@
 //! status may be held and when it is sent.
 
 pub mod change;
+mod delayed_event;
 pub mod hold;
 mod merge_patch;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use aileron_machinery::ActionKey;
 use aileron_machinery::PhaseInfo;
 use aileron_machinery::error_text::innermost;
 use aileron_machinery::time::clock::Clock;
+use kube::api::ObjectMeta;
 use serde_json::Value;
 
 use self::change::{
@@ -94,10 +96,10 @@ impl StatusWriter {
     ) -> Result<(), RecordError> {
         match plan_recording(&action.status(), status) {
             Recording::Nothing => {}
-            Recording::Status(when) => self.put(action, status, when).await?,
+            Recording::Status(when) => self.put(action, status, when, None).await?,
             Recording::EventThenStatus(when) => {
-                self.report(action, &[(status, phase)]).await?;
-                self.put(action, status, when).await?;
+                let shown = self.report(action, &[(status, phase)]).await?;
+                self.put(action, status, when, shown).await?;
             }
         }
         Ok(())
@@ -110,8 +112,8 @@ impl StatusWriter {
         failed: (&TaskActionStatus, &PhaseInfo),
         next: (&TaskActionStatus, &PhaseInfo),
     ) -> Result<(), RecordError> {
-        self.report(action, &[failed, next]).await?;
-        Ok(self.write_now(action, next.0).await?)
+        let shown = self.report(action, &[failed, next]).await?;
+        Ok(self.write_over(action, next.0, shown).await?)
     }
 
     /// Records a status that no event belongs to, at once. An action that has ended also gets its labels.
@@ -133,11 +135,21 @@ impl StatusWriter {
 
     /// Writes a status at once, and nothing else.
     pub async fn write_now(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
+        self.write_over(action, status, None).await
+    }
+
+    /// Writes a status at once, over what this round has written since it began; `None` if it has written nothing.
+    async fn write_over(
+        &self,
+        action: &Action,
+        status: &TaskActionStatus,
+        shown: Option<Written>,
+    ) -> Result<(), ApiError> {
         let key = ActionKey::of(&action.object.metadata);
         let slot = self.actions.write_slot().await?;
-        // The version that the round saw, not the latest one: what came since may contradict its decision.
-        let written = Written::new(self.written_status(&key, action), version(&action.object.metadata));
-        self.send(&key, &written, status, &slot).await
+        // The version that the round saw or wrote, not the latest one: what came since may contradict its decision.
+        let seen = || Written::new(self.written_status(&key, action), version(&action.object.metadata));
+        self.send(&key, &shown.unwrap_or_else(seen), status, &slot).await.map(drop)
     }
 
     /// The status that the API server has, as far as is known.
@@ -148,10 +160,15 @@ impl StatusWriter {
 
     /// Writes the status of an action whose end was reported, also over metadata that changed since the round began. Without
     /// this status, the next round would report an abort after the end if the change was a deletion.
-    async fn write_end(&self, action: &Action, status: &TaskActionStatus) -> Result<(), ApiError> {
+    async fn write_end(
+        &self,
+        action: &Action,
+        status: &TaskActionStatus,
+        shown: Option<Written>,
+    ) -> Result<(), ApiError> {
         let key = ActionKey::of(&action.object.metadata);
-        let known = self.written_status(&key, action);
-        let mut answer = self.write_now(action, status).await;
+        let known = shown.as_ref().map_or_else(|| self.written_status(&key, action), |written| written.status.clone());
+        let mut answer = self.write_over(action, status, shown).await;
         for _ in 0..WRITES_OVER_NEW_METADATA {
             if !answer.as_ref().is_err_and(ApiError::is_conflict) {
                 break;
@@ -162,7 +179,7 @@ impl StatusWriter {
                 break;
             }
             let slot = self.actions.write_slot().await?;
-            answer = self.send(&key, &written, status, &slot).await;
+            answer = self.send(&key, &written, status, &slot).await.map(drop);
         }
         answer
     }
@@ -214,40 +231,52 @@ impl StatusWriter {
         futures::future::join_all(store.held_keys().into_iter().map(flush)).await;
     }
 
-    async fn put(&self, action: &Action, status: &TaskActionStatus, when: When) -> Result<(), ApiError> {
+    async fn put(
+        &self,
+        action: &Action,
+        status: &TaskActionStatus,
+        when: When,
+        shown: Option<Written>,
+    ) -> Result<(), ApiError> {
         match (when, &self.store) {
             (When::Within(hold), Some(store)) => {
                 let now = self.clock.instant();
                 store.hold_status(&ActionKey::of(&action.object.metadata), status, now, now + hold);
                 Ok(())
             }
-            _ if status.is_terminal() => self.write_end(action, status).await,
-            _ => self.write_now(action, status).await,
+            _ if status.is_terminal() => self.write_end(action, status, shown).await,
+            _ => self.write_over(action, status, shown).await,
         }
     }
 
-    /// Records events that belong together. If that fails, a warning on the action says so, where `kubectl describe`
-    /// shows it.
-    async fn report(&self, action: &Action, steps: &[(&TaskActionStatus, &PhaseInfo)]) -> Result<(), RecordError> {
+    /// Records events that belong together. While that takes long, the status says so; it is returned if it was written. If
+    /// it fails, a warning on the action says so, where `kubectl describe` shows it.
+    async fn report(
+        &self,
+        action: &Action,
+        steps: &[(&TaskActionStatus, &PhaseInfo)],
+    ) -> Result<Option<Written>, RecordError> {
         let now = self.clock.now();
         let event = |(status, phase): &(&_, &_)| action_event(action, status, phase, &self.cluster, now);
-        if let Err(error) = self.events.record_all(steps.iter().map(event).collect()).await {
+        let (recorded, shown) = self.record_and_tell(action, steps.iter().map(event).collect()).await;
+        if let Err(error) = recorded {
             let name = &action.object.spec.action_name;
             let note = format!("Failed to persist action event {name:?}: {}", innermost(&error));
             self.actions.warn(&action.object, "ActionEventPublishFailed", "PublishingActionEvent", &note).await;
-            return go_on_if_refused(error);
+            go_on_if_refused(error)?;
         }
-        Ok(())
+        Ok(shown)
     }
 
-    /// Sends what differs between the two statuses, and enters the result into the store.
+    /// Sends what differs between the two statuses, and enters the result into the store. Returns the metadata of the answer;
+    /// `None` if nothing differed.
     async fn send(
         &self,
         key: &ActionKey,
         written: &Written,
         wanted: &TaskActionStatus,
         slot: &WriteSlot<'_>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<ObjectMeta>, ApiError> {
         // A signal that arrived after this status was decided must not be taken back by it.
         let wanted = with_fields_of_control_plane(wanted.clone(), &written.status);
         match self.send_as_it_is(key, written, &wanted, slot).await {
@@ -270,17 +299,17 @@ impl StatusWriter {
         written: &Written,
         wanted: &TaskActionStatus,
         slot: &WriteSlot<'_>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<ObjectMeta>, ApiError> {
         let store = self.store.as_ref();
         let Some(change) = merge_patch(&as_json(&written.status)?, &as_json(wanted)?) else {
             store.inspect(|store| store.has_status(key, wanted));
-            return Ok(());
+            return Ok(None);
         };
         store.inspect(|store| store.announce_status(key, wanted));
         match self.actions.patch_status(key, change, written.version, slot).await {
             Ok(metadata) => {
                 store.inspect(|store| store.wrote_status(key, wanted, &metadata));
-                Ok(())
+                Ok(Some(metadata))
             }
             Err(error) => {
                 if is_certainly_not_written(&error) {

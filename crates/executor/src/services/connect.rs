@@ -158,7 +158,10 @@ impl ConnectClient {
         let exchange = || self.exchange(procedure, message.clone(), timeout);
         let body =
             tokio::time::timeout(timeout, with_second_try(SECOND_TRY_AFTER, exchange)).await.map_err(|_| {
-                ConnectError::new(Code::DeadlineExceeded, format!("{procedure} did not answer within {timeout:?}"))
+                ConnectError::new(
+                    Code::DeadlineExceeded,
+                    format!("{} did not answer {procedure} within {timeout:?}", self.server()),
+                )
             })??;
         A::decode(body.as_slice()).map_err(|error| {
             ConnectError::new(Code::Internal, format!("{procedure} answered with a malformed message: {error}"))
@@ -179,7 +182,8 @@ impl ConnectClient {
         {
             headers.insert(TIMEOUT_MS, value);
         }
-        let response = self.http.post(url).headers(headers).body(body).send().await.map_err(|e| transport(&e))?;
+        let response =
+            self.http.post(url).headers(headers).body(body).send().await.map_err(|error| self.transport(error))?;
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).cloned();
         let body = self.read(response).await?;
@@ -188,17 +192,32 @@ impl ConnectClient {
                 Some(kind) if kind == PROTO => Ok(body),
                 other => Err(ConnectError::new(
                     Code::Internal,
-                    format!("{procedure} answered with content type {other:?} instead of application/proto"),
+                    format!(
+                        "{} answered with content type {} instead of application/proto",
+                        self.server(),
+                        other.as_ref().and_then(|kind| kind.to_str().ok()).unwrap_or("none")
+                    ),
                 )),
             };
         }
-        Err(failure(status.as_u16(), &body))
+        Err(failure(&self.server(), status.as_u16(), &body))
+    }
+
+    /// The server, for messages. Its path may be a secret, as that of the services of a sandbox.
+    fn server(&self) -> String {
+        self.base.origin().ascii_serialization()
+    }
+
+    fn transport(&self, error: reqwest::Error) -> ConnectError {
+        let code = if error.is_timeout() { Code::DeadlineExceeded } else { Code::Unavailable };
+        // The message of reqwest is only "error sending request"; the reason is in its sources.
+        ConnectError { code, message: format!("{}: {}", self.server(), chain(&error.without_url())) }
     }
 
     async fn read(&self, mut response: reqwest::Response) -> Result<Vec<u8>, ConnectError> {
         let limit = self.options.max_response_bytes;
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| transport(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.transport(error))? {
             if body.len() + chunk.len() > limit {
                 return Err(ConnectError::new(
                     Code::ResourceExhausted,
@@ -211,19 +230,14 @@ impl ConnectClient {
     }
 }
 
-fn transport(error: &reqwest::Error) -> ConnectError {
-    let code = if error.is_timeout() { Code::DeadlineExceeded } else { Code::Unavailable };
-    // The message of reqwest is only "error sending request"; the reason is in its sources.
-    ConnectError { code, message: chain(error) }
-}
-
 /// Converts an error answer: the JSON of Connect, or else the HTTP status.
-fn failure(status: u16, body: &[u8]) -> ConnectError {
+fn failure(server: &str, status: u16, body: &[u8]) -> ConnectError {
     if let Ok(ErrorBody { code, message }) = serde_json::from_slice(body) {
         let code = Code::from_name(&code).unwrap_or_else(|| Code::from_http(status));
         return ConnectError { code, message };
     }
     let shown = body.get(..MAX_FOREIGN_BODY).unwrap_or(body);
-    let message = format!("HTTP status {status}: {}", String::from_utf8_lossy(shown).trim());
+    let shown = String::from_utf8_lossy(shown);
+    let message = format!("{server} answered with HTTP status {status}: {}", shown.trim());
     ConnectError { code: Code::from_http(status), message }
 }

@@ -34,6 +34,11 @@ pub trait EventSink: Send + Sync {
 
     /// Records several events of one action in this order and in one call, so that readers see all of them or none.
     async fn record_all(&self, events: Vec<ActionEvent>) -> Result<(), EventError>;
+
+    /// Why the last call to the service failed, unless a later one succeeded.
+    fn last_error(&self) -> Option<ConnectError> {
+        None
+    }
 }
 
 /// Why an event was not recorded.

@@ -28,6 +28,8 @@ impl StatusWriter {
 struct World {
     log: Mutex<Vec<String>>,
     event_error: Option<EventError>,
+    /// How long the events service takes.
+    event_seconds: AtomicU64,
     is_busy: AtomicBool,
     start: Instant,
     seconds: AtomicU64,
@@ -43,6 +45,7 @@ impl World {
         Arc::new(Self {
             log: Mutex::default(),
             event_error,
+            event_seconds: AtomicU64::new(0),
             is_busy: AtomicBool::new(false),
             start: Instant::now(),
             seconds: AtomicU64::new(0),
@@ -105,8 +108,16 @@ impl Actions for World {
             let message = "Request entity too large: limit is 3145728".to_owned();
             return Err(ApiError { code: 413, reason: "RequestEntityTooLarge".into(), message, retry_after: None });
         }
-        self.say(format!("status {} {}", key.name, patch["pluginPhase"].as_str().unwrap_or_default()));
-        Ok(ObjectMeta::default())
+        let pending = patch["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == "Pending");
+        let pending = pending.map(|one| format!("waits for {}", one["reason"].as_str().unwrap_or_default()));
+        let phase = patch["pluginPhase"].as_str().map(str::to_owned);
+        let words: Vec<_> = phase.into_iter().chain(pending).collect();
+        self.say(format!("status {} {}", key.name, words.join(", ")));
+        let mut current = self.current.lock().unwrap();
+        Ok(current.as_mut().map_or_else(ObjectMeta::default, |current| {
+            current.metadata.resource_version = Some((version(&current.metadata) + 1).to_string());
+            current.metadata.clone()
+        }))
     }
 
     async fn refresh(&self, _: &ActionKey) -> Result<Option<TaskAction>, ApiError> {
@@ -128,6 +139,7 @@ impl EventSink for World {
     async fn record_all(&self, events: Vec<ActionEvent>) -> Result<(), EventError> {
         let attempts: Vec<_> = events.iter().map(|event| event.attempt).collect();
         self.say(format!("events of attempts {attempts:?}"));
+        tokio::time::sleep(Duration::from_secs(self.event_seconds.load(Ordering::SeqCst))).await;
         self.event_error.clone().map_or(Ok(()), Err)
     }
 }
@@ -284,6 +296,31 @@ async fn without_its_event_a_status_is_not_written() {
     let error = world.writer().record(&action(), &shown(&phase), &phase).await.unwrap_err();
     assert!(matches!(error, RecordError::Event(EventError::Closed)));
     assert_eq!(world.said(), ["events of attempts [1]", "warning ActionEventPublishFailed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_its_event_is_not_accepted_an_action_shows_what_it_waits_for() {
+    let mut seen = action();
+    seen.object.metadata.resource_version = Some("7".into());
+    let phase = PhaseInfo::success(info());
+    let record = async |seconds, event_error| {
+        let world = World::new(event_error);
+        world.event_seconds.store(seconds, Ordering::SeqCst);
+        *world.current.lock().unwrap() = Some(seen.object.clone());
+        let recorded = world.writer().record_phase(&seen, &shown(&phase), &phase).await;
+        (recorded.is_ok(), world.said())
+    };
+    let notice = ["events of attempts [1]", "announced", "status a waits for Events"];
+    let (is_recorded, said) = record(20, None).await;
+    assert!(is_recorded && said.starts_with(&notice.map(String::from)), "{said:?}");
+    assert_eq!(said[3..], ["announced", "status a PhaseSuccess"], "the end is written over the notice");
+    let gave_up = EventError::GaveUp { after: Duration::from_secs(60), last: None };
+    let (is_recorded, said) = record(60, Some(gave_up)).await;
+    assert!(!is_recorded, "{said:?}");
+    assert_eq!(said[..3], notice);
+    assert_eq!(said[3..], ["warning ActionEventPublishFailed"], "without its event the end is not written");
+    let (_, said) = record(1, None).await;
+    assert_eq!(said, ["events of attempts [1]", "announced", "status a PhaseSuccess"], "a short delay is not told");
 }
 
 #[tokio::test]

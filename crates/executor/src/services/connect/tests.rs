@@ -69,6 +69,7 @@ async fn reads_the_status_of_something_else() {
     let error = failing(StatusCode::BAD_GATEWAY, "<html>upstream down</html>").await;
     assert_eq!(error.code, Code::Unavailable);
     assert!(error.message.contains("502") && error.message.contains("upstream down"), "{error}");
+    assert!(error.message.starts_with("http://127.0.0.1:"), "the server is named: {error}");
     assert_eq!(failing(StatusCode::NOT_FOUND, "").await.code, Code::Unimplemented);
     // A page with status 200 is not an empty answer.
     assert_eq!(failing(StatusCode::OK, "<html>welcome</html>").await.code, Code::Internal);
@@ -82,6 +83,7 @@ async fn unreachable_is_unavailable() {
     let error = client(&base).call::<_, Payload>("pkg.S/M", &Payload::default()).await.unwrap_err();
     assert_eq!(error.code, Code::Unavailable);
     assert!(error.message.to_lowercase().contains("refused"), "the reason is kept: {error}");
+    assert!(error.message.starts_with(&base), "the server is named: {error}");
 }
 
 #[tokio::test]

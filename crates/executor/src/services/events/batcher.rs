@@ -132,10 +132,13 @@ impl EventSink for EventBatcher {
             Ok(result) => result,
             Err(_) => {
                 metrics::counter!("aileron_events_given_up_total").increment(1);
-                let last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                Err(EventError::GaveUp { after, last })
+                Err(EventError::GaveUp { after, last: self.last_error() })
             }
         }
+    }
+
+    fn last_error(&self) -> Option<ConnectError> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
