@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use aileron_config::Config;
 use aileron_lease::LEASE_NAME;
 use aileron_machinery::{ObjectPlugin, PluginSet, ResourceKind};
 use k8s_openapi::api::core::v1::Pod;
@@ -204,6 +205,29 @@ pub fn plugin_features(plugins: &PluginSet) -> Vec<Feature> {
     found.into_iter().map(|(_, feature)| feature).collect()
 }
 
+/// The features that an executor with this configuration uses. `enabled` says which plugins the configuration enables, by id.
+#[must_use]
+pub fn features_in_use(config: &Config, plugins: &PluginSet, enabled: impl Fn(&str) -> bool) -> Vec<Feature> {
+    let other_kinds = plugins
+        .k8s()
+        .iter()
+        .any(|plugin| enabled(plugin.entry().id.as_ref()) && plugin.kind() != ResourceKind::of::<Pod>());
+    let executor = &config.executor;
+    let is_used = |feature: &Feature| match feature.name.as_ref() {
+        "garbage-collection" => executor.gc.interval.to_std().is_some_and(|interval| !interval.is_zero()),
+        "quotas" => config.tasks.launch_gate.local_admission,
+        "definitions" => other_kinds,
+        "pools" => !config.tasks.pools.is_empty(),
+        "secure-metrics" => executor.metrics_secure && !matches!(executor.metrics_bind_address.as_str(), "" | "0"),
+        "leader-election" => executor.leader_elect,
+        _ => true,
+    };
+    let own = features().into_iter().filter(is_used);
+    let of_plugins =
+        plugin_features(plugins).into_iter().filter(|feature| feature.plugins.iter().any(|id| enabled(id)));
+    own.chain(of_plugins).collect()
+}
+
 fn core_rules() -> Vec<Rule> {
     vec![
         Rule::new(Scope::Cluster, "flyte.org", "taskactions", &["list", "watch"], "finds work"),
@@ -276,6 +300,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn only_features_that_the_configuration_uses_need_permissions() {
+        let names = |config: &Config| -> Vec<String> {
+            let used = features_in_use(config, &PluginSet::default(), |_| true);
+            used.into_iter().map(|feature| feature.name.into_owned()).collect()
+        };
+        let mut config = Config::default();
+        config.executor.leader_elect = true;
+        assert_eq!(names(&config), ["core", "garbage-collection", "quotas", "secure-metrics", "leader-election"]);
+        config.executor.leader_elect = false;
+        config.executor.metrics_bind_address = "0".into();
+        config.tasks.launch_gate.local_admission = false;
+        config.executor.gc.interval = Default::default();
+        assert_eq!(names(&config), ["core"]);
     }
 
     #[test]

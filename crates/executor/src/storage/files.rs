@@ -88,6 +88,13 @@ impl Files {
         size_of(&path).await.map_err(|source| StorageError::Files { action: "look up", uri: uri.to_owned(), source })
     }
 
+    pub async fn delete(&self, uri: &str, at: &Location) -> Result<(), StorageError> {
+        let path = self.path(at);
+        self.refuse_way_out(uri, &path).await?;
+        let removed = absent_is_none(tokio::fs::remove_file(&path).await);
+        removed.map(drop).map_err(|source| StorageError::Files { action: "delete", uri: uri.to_owned(), source })
+    }
+
     async fn write(&self, path: &Path, content: &[u8]) -> Result<(), Error> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Error::from(ErrorKind::InvalidFilename));

@@ -85,6 +85,25 @@ impl ObjectStores {
         Ok(stores)
     }
 
+    /// Deletes a blob. A blob that does not exist is not an error. The executor itself never deletes blobs.
+    ///
+    /// # Errors
+    /// The reference cannot be used, or the backend refuses.
+    pub async fn delete(&self, uri: &str) -> Result<(), StorageError> {
+        let location = Location::parse(uri)?;
+        match self.route(uri, &location)? {
+            Route::Memory => {
+                self.memory.remove(uri);
+                Ok(())
+            }
+            Route::Files(files) => files.delete(uri, &location).await,
+            Route::Client(client, path) => match absent_is_none(client.delete(&path).await) {
+                Ok(_) => Ok(()),
+                Err(source) => Err(StorageError::Backend { action: "delete", uri: uri.to_owned(), source }),
+            },
+        }
+    }
+
     fn route<'a>(&'a self, uri: &str, location: &Location) -> Result<Route<'a>, StorageError> {
         let scheme = self.boundary.check(uri, location)?;
         let backend = self.backend_of(scheme);
