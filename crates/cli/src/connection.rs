@@ -2,12 +2,13 @@
 
 mod keep_alive;
 pub mod kubeconfig;
+pub mod named_server;
 
 use std::path::PathBuf;
 
-use aileron_machinery::error_text::chain;
+use aileron_executor::cluster::kube::requests::is_kind_not_served;
+pub use aileron_executor::cluster::request_error_text as error_text;
 use anyhow::{Context, anyhow};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use crate::arguments::{ClusterArguments, ConnectionArguments};
@@ -54,34 +55,35 @@ pub async fn open(program: &Program, arguments: &ConnectionArguments) -> Result<
 
 /// As [`open`], but `None` if the user names no cluster and no sandbox is running.
 pub async fn find(program: &Program, arguments: &ConnectionArguments) -> Result<Option<Connection>, Failure> {
+    let context = arguments.context.as_deref();
     if let Some(path) = &arguments.kubeconfig {
-        let file = Kubeconfig::read_from(path);
-        let subject = format!("--kubeconfig: cannot use {}", path.display());
-        return connect(program, arguments, file.with_context(|| subject.clone())?, &subject).await.map(Some);
+        let (label, name) = ("--kubeconfig", path.display().to_string());
+        let config = kubeconfig::select(kubeconfig::read(label, path)?, context, label, &name).await?;
+        return connect(program, arguments, config).map(Some);
     }
-    let subject = "KUBECONFIG: cannot use the file it names";
-    if let Some(file) = Kubeconfig::from_env().context(subject)? {
-        return connect(program, arguments, file, subject).await.map(Some);
+    if let Some(file) = kubeconfig::from_environment()? {
+        let config = kubeconfig::select(file, context, "KUBECONFIG", &kubeconfig::environment_files()).await?;
+        return connect(program, arguments, config).map(Some);
     }
     let Some(sandbox) = running_sandbox() else {
         // A context without a file is a context of kubectl's default file.
-        if arguments.context.is_some() {
-            let subject = "--context: cannot use ~/.kube/config";
-            let file = Kubeconfig::read().context(subject)?;
-            return connect(program, arguments, file, subject).await.map(Some);
+        if context.is_some() {
+            let path = std::env::home_dir().unwrap_or_default().join(".kube/config");
+            let (label, name) = ("--context", path.display().to_string());
+            let config = kubeconfig::select(kubeconfig::read(label, &path)?, context, label, &name).await?;
+            return connect(program, arguments, config).map(Some);
         }
         return Ok(None);
     };
-    let subject = format!("cannot use {} of the running sandbox", sandbox.kubeconfig.display());
-    let file = Kubeconfig::read_from(&sandbox.kubeconfig).with_context(|| subject.clone())?;
-    connect(program, arguments, file, &subject).await.map(Some)
+    let (label, name) = ("the running sandbox", sandbox.kubeconfig.display().to_string());
+    let file = kubeconfig::read(label, &sandbox.kubeconfig)?;
+    connect(program, arguments, kubeconfig::select(file, context, label, &name).await?).map(Some)
 }
 
 /// The cluster for commands that inspect an installation: the one that the user names, else the running sandbox, else the
 /// cluster that `aileron run` would use.
 pub async fn inspection_client(arguments: &ClusterArguments) -> anyhow::Result<Client> {
-    let is_named = arguments.kubeconfig.is_some() || arguments.context.is_some();
-    if is_named || std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty()) {
+    if is_named(arguments) {
         return kubeconfig::client(arguments).await;
     }
     match running_sandbox() {
@@ -93,23 +95,16 @@ pub async fn inspection_client(arguments: &ClusterArguments) -> anyhow::Result<C
     }
 }
 
-/// The text of a failed request, without the Rust names of error types.
-pub fn error_text(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        error => chain(error),
-    }
+/// Whether the user names the cluster.
+pub fn is_named(arguments: &ClusterArguments) -> bool {
+    let variable = || std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty());
+    arguments.kubeconfig.is_some() || arguments.context.is_some() || variable()
 }
 
 /// A failed request: `what` failed, why, and what may help. `program` is the name of this program.
 pub fn request_failed(program: &str, error: &kube::Error, what: &str) -> Failure {
-    let unknown_kind = ["could not find", "page not found"];
     let remedy = match error {
-        kube::Error::Api(status)
-            if status.code == 404 && unknown_kind.iter().any(|text| status.message.contains(text)) =>
-        {
-            Some(missing_definition(program))
-        }
+        kube::Error::Api(status) if is_kind_not_served(status) => Some(missing_definition(program)),
         kube::Error::Api(status) if status.code == 401 => Some("is this the kubeconfig of this cluster?".to_owned()),
         kube::Error::HyperError(_) | kube::Error::Service(_) => Some("is the cluster running?".to_owned()),
         _ => None,
@@ -131,19 +126,12 @@ fn running_sandbox() -> Option<RunningSandbox> {
     StateDir::candidates(|name| std::env::var_os(name).map(PathBuf::from)).iter().find_map(StateDir::running)
 }
 
-async fn connect(
-    program: &Program,
-    arguments: &ConnectionArguments,
-    file: Kubeconfig,
-    subject: &str,
-) -> Result<Connection, Failure> {
-    let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
-    let config = Config::from_custom_kubeconfig(file, &options).await.with_context(|| subject.to_owned())?;
+fn connect(program: &Program, arguments: &ConnectionArguments, config: Config) -> Result<Connection, Failure> {
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     // A kubeconfig of the user may lead to the sandbox, too. Compare the addresses.
     let server = config.cluster_url.authority().map(|authority| format!("http://{authority}"));
     let sandbox = running_sandbox().filter(|sandbox| Some(&sandbox.server) == server.as_ref());
-    let client = Client::try_from(config).with_context(|| subject.to_owned())?;
+    let client = named_server::client(config)?;
     let (storage, python) = sandbox.map(|sandbox| (sandbox.storage, sandbox.python)).unzip();
     Ok(Connection { client, namespace, storage, python: python.flatten(), program: program.name().to_owned() })
 }

@@ -318,4 +318,53 @@ fn plugins_are_listed_without_a_cluster() {
     assert_eq!(wrong.code, Some(2));
     assert!(wrong.err.contains("enabled-plugins.0: there is no plugin \"sprak\""), "{}", wrong.err);
     assert_eq!(anywhere(&["plugins", "--kubeconfig", "/nowhere"]).code, Some(1));
+    assert_eq!(anywhere(&["plugins", "-o", "wide"]).err, "", "the defaults deserve no warning");
+}
+
+/// A kubeconfig for an address where nothing listens, and that address.
+fn dead_cluster(directory: &Path) -> (String, String) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let file = format!(
+        "{{apiVersion: v1, kind: Config, current-context: east, contexts: [{{name: east, context: {{cluster: c}}}}], \
+         clusters: [{{name: c, cluster: {{server: '{server}'}}}}]}}"
+    );
+    let path = directory.join("kubeconfig");
+    std::fs::write(&path, file).unwrap();
+    (path.display().to_string(), server)
+}
+
+#[test]
+fn a_cluster_that_is_away_is_named_and_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let (kubeconfig, server) = dead_cluster(directory.path());
+    for command in [&["get"][..], &["describe", "hello"], &["plugins"], &["plugins", "-o", "json"]] {
+        let ended = aileron(directory.path(), &[command, &["--kubeconfig", &kubeconfig]].concat());
+        assert_eq!(ended.code, Some(1), "{command:?}: {}", ended.err);
+        assert!(ended.err.contains(&server) && ended.err.contains("onnection refused"), "{command:?}: {}", ended.err);
+    }
+    let listed = aileron(directory.path(), &["plugins", "--kubeconfig", &kubeconfig]);
+    assert!(listed.out.contains("unknown (no cluster)"), "{}", listed.out);
+}
+
+#[test]
+fn an_unknown_context_and_a_missing_file_are_told_in_one_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let (kubeconfig, _) = dead_cluster(directory.path());
+    for command in ["get", "plugins", "run"] {
+        let with = |arguments: &[&str]| {
+            let storage = if command == "run" { &["--storage.type", "mem"][..] } else { &[] };
+            aileron(directory.path(), &[&[command][..], arguments, storage].concat())
+        };
+        let unknown = with(&["--kubeconfig", &kubeconfig, "--context", "west"]);
+        assert_eq!(unknown.code, Some(1), "{command}: {}", unknown.err);
+        assert!(unknown.err.contains("has no context west; it has east"), "{command}: {}", unknown.err);
+        let missing = with(&["--kubeconfig", "/nowhere/k"]);
+        assert!(
+            missing.err.contains("--kubeconfig: cannot use /nowhere/k: No such file"),
+            "{command}: {}",
+            missing.err
+        );
+        assert_eq!(missing.err.matches("/nowhere/k").count(), 1, "{command}: {}", missing.err);
+    }
 }

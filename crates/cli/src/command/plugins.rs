@@ -5,7 +5,7 @@ use std::time::Duration;
 use aileron_action::plugin_choice::{MissingKind, PluginDescription, PluginList, Served, ServedKinds, missing_kind};
 use aileron_executor::registry::served::served_kinds;
 use aileron_machinery::ResourceKind;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use serde_json::{Value, json};
 
 use crate::arguments::{ClusterArguments, ListArguments, ListFormat};
@@ -30,6 +30,14 @@ enum Availability {
     Unknown,
 }
 
+/// What is known about the cluster.
+#[derive(Debug, Default)]
+struct Discovered {
+    served: ServedKinds,
+    /// Why the cluster could not be asked.
+    failure: Option<String>,
+}
+
 impl Availability {
     fn as_str(&self) -> &'static str {
         match self {
@@ -46,50 +54,56 @@ pub fn run(program: &Program, arguments: &ListArguments, overrides: Vec<(String,
     let list = configuration::plugin_list(program, &loaded.config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let kinds: Vec<_> = list.plugins().iter().filter_map(|plugin| plugin.kind.clone()).collect();
-    let served = runtime.context("cannot start threads")?.block_on(discover(&arguments.cluster, &kinds))?;
-    match arguments.output {
-        ListFormat::Json => return output::print_json(&as_json(&list, &served)),
-        ListFormat::Yaml => return output::print_yaml(&as_json(&list, &served)),
+    let found = runtime.context("cannot start threads")?.block_on(discover(&arguments.cluster, &kinds))?;
+    print(&list, &found.served, arguments.output)?;
+    match found.failure {
+        // The list is printed all the same, but a script that names a cluster must not take it for that of the cluster.
+        Some(failure) if connection::is_named(&arguments.cluster) => Err(Failure::Failed(anyhow!(failure))),
+        Some(failure) => {
+            output::warn(&failure);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+fn print(list: &PluginList, served: &ServedKinds, format: ListFormat) -> Result<(), Failure> {
+    match format {
+        ListFormat::Json => return output::print_json(&as_json(list, served)),
+        ListFormat::Yaml => return output::print_yaml(&as_json(list, served)),
         ListFormat::Name => {
             return output::print(&list.plugins().iter().map(|one| format!("{}\n", one.entry.id)).collect::<String>());
         }
-        ListFormat::Table => output::print_truncated(&as_table(&list, &served, false))?,
-        ListFormat::Wide => output::print(&as_table(&list, &served, true))?,
-    }
-    if arguments.output == ListFormat::Wide {
-        for warning in list.warnings() {
-            output::warn(warning);
-        }
+        ListFormat::Table => output::print_truncated(&as_table(list, served, false))?,
+        ListFormat::Wide => output::print(&as_table(list, served, true))?,
     }
     for rule in list.suspicious_rules() {
         output::warn(&rule.to_string());
     }
     for plugin in list.plugins() {
-        if let Availability::Unavailable(missing) = availability(plugin, &served) {
+        if let Availability::Unavailable(missing) = availability(plugin, served) {
             output::warn(&format!("plugin {}: {missing}", plugin.entry.id));
         }
     }
     Ok(())
 }
 
-/// The kinds that the cluster serves; empty if there is no cluster. It is an error if --kubeconfig names an unusable file.
-async fn discover(arguments: &ClusterArguments, kinds: &[ResourceKind]) -> Result<ServedKinds, Failure> {
+/// The kinds that the cluster serves; empty if there is no cluster. It is an error if the user names an unusable file.
+async fn discover(arguments: &ClusterArguments, kinds: &[ResourceKind]) -> Result<Discovered, Failure> {
     let client = match connection::inspection_client(arguments).await {
         Ok(client) => client,
-        Err(error) if arguments.kubeconfig.is_some() => return Err(error.into()),
-        Err(_) => return Ok(ServedKinds::new()),
+        Err(error) if connection::is_named(arguments) => return Err(error.into()),
+        Err(_) => return Ok(Discovered::default()),
     };
     let Ok(served) = tokio::time::timeout(DISCOVERY_TIMEOUT, served_kinds(&client, kinds)).await else {
-        output::warn("the cluster does not answer");
-        return Ok(ServedKinds::new());
+        let failure = format!("the cluster did not answer within {} s", DISCOVERY_TIMEOUT.as_secs());
+        return Ok(Discovered { failure: Some(failure), ..Discovered::default() });
     };
-    if let Some(reason) = served.values().find_map(|served| match served {
-        Served::Unknown(reason) => Some(reason),
+    let failure = served.values().find_map(|served| match served {
+        Served::Unknown(reason) => Some(format!("cannot read which kinds the cluster serves: {reason}")),
         Served::Yes | Served::No => None,
-    }) {
-        output::warn(&format!("cannot read which kinds the cluster serves: {reason}"));
-    }
-    Ok(served)
+    });
+    Ok(Discovered { served, failure })
 }
 
 fn as_table(list: &PluginList, served: &ServedKinds, wide: bool) -> String {
@@ -142,9 +156,13 @@ fn as_json(list: &PluginList, served: &ServedKinds) -> Value {
             },
         })
     };
-    let rules = list.suspicious_rules().iter().map(ToString::to_string);
-    let warnings: Vec<_> = rules.chain(list.warnings().iter().cloned()).collect();
-    json!({ "plugins": list.plugins().iter().map(plugin).collect::<Vec<_>>(), "warnings": warnings })
+    let warnings: Vec<_> = list.suspicious_rules().iter().map(ToString::to_string).collect();
+    // The built-in plugins share task types on purpose, so this is no warning.
+    json!({
+        "plugins": list.plugins().iter().map(plugin).collect::<Vec<_>>(),
+        "warnings": warnings,
+        "sharedTaskTypes": list.warnings(),
+    })
 }
 
 fn availability(plugin: &PluginDescription, served: &ServedKinds) -> Availability {

@@ -13,6 +13,8 @@ use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
+use super::named_server;
+
 /// After this long without data, the operating system asks the other side for a sign of life.
 const IDLE: Duration = Duration::from_secs(20);
 /// The time between two such questions.
@@ -28,7 +30,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 pub fn client(config: Config) -> anyhow::Result<Client> {
     if config.proxy_url.is_some() {
         // The connection to a proxy is made by the client library.
-        return Client::try_from(config).context("cannot create a client of the cluster");
+        return named_server::client(config);
     }
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
@@ -43,6 +45,7 @@ pub fn client(config: Config) -> anyhow::Result<Client> {
         config.rustls_https_connector_with_connector(connector).context("the credentials of the cluster")?;
     let client: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new()
+        .map_err(named_server::name_server(&config.cluster_url))
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().context("the credentials of the cluster")?)
         .layer(config.extra_headers_layer().context("the headers for the cluster")?)
