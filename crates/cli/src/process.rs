@@ -1,5 +1,6 @@
-//! The process as a whole: its threads, the signals it receives, and its log records.
+//! The process as a whole: its threads, the signals it receives, its log records, and its namespace.
 
 pub mod logging;
+pub mod namespace;
 pub mod signals;
 pub mod threads;

@@ -7,8 +7,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// An API server that answers everything with 404.
+/// An API server that answers everything with 404, as for a missing object.
 fn empty_cluster() -> SocketAddr {
+    let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}"#;
+    answering("404 Not Found", body)
+}
+
+/// An API server that answers everything with this.
+fn answering(code: &'static str, body: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -16,11 +22,10 @@ fn empty_cluster() -> SocketAddr {
             std::thread::spawn(move || {
                 let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
                 while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
-                let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}"#;
                 let mut stream = stream;
                 let _ = write!(
                     stream,
-                    "HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                    "HTTP/1.1 {code}\r\ncontent-type: application/json\r\nconnection: close\r\n\
                      content-length: {}\r\n\r\n{body}",
                     body.len()
                 );
@@ -46,10 +51,15 @@ fn free_port() -> u16 {
 }
 
 fn start(directory: &Path, health: &str, metrics: &str) -> Child {
+    start_on(empty_cluster(), directory, health, metrics, &["--log-level", "info"])
+}
+
+fn start_on(cluster: SocketAddr, directory: &Path, health: &str, metrics: &str, flags: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_aileron"))
-        .args(["run", "--kubeconfig", &kubeconfig(directory, empty_cluster())])
+        .args(["run", "--kubeconfig", &kubeconfig(directory, cluster)])
         .args(["--executor.healthProbeBindAddress", health, "--executor.metricsBindAddress", metrics])
-        .args(["--executor.metricsSecure", "false", "--storage.type", "mem", "--log-level", "info"])
+        .args(["--executor.metricsSecure", "false", "--storage.type", "mem"])
+        .args(flags)
         .current_dir(directory)
         .env_clear()
         .env("HOME", directory)
@@ -131,4 +141,59 @@ fn without_a_cluster_the_error_says_how_to_name_one() {
     assert_eq!(ended.status.code(), Some(1));
     let logs = String::from_utf8(ended.stderr).unwrap();
     assert!(logs.contains("give --kubeconfig, set KUBECONFIG"), "{logs}");
+}
+
+/// The records of an executor with the default log level that has run for a few seconds.
+fn records(cluster: SocketAddr) -> Vec<serde_json::Value> {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = start_on(cluster, directory.path(), "127.0.0.1:0", "0", &[]);
+    // Long enough for several tries of each watch: the first pauses are about a second.
+    std::thread::sleep(Duration::from_secs(6));
+    signal(&child, "TERM");
+    eventually(|| child.try_wait().unwrap());
+    let mut logs = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut logs).unwrap();
+    logs.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not a record: {line}"))).collect()
+}
+
+/// The errors of the records about interrupted watches.
+fn interruptions(records: &[serde_json::Value]) -> Vec<String> {
+    let interrupted = records.iter().filter(|one| one["msg"] == "the watch was interrupted and reconnects");
+    interrupted.map(|one| one["json"]["error"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_first_records_say_what_runs_and_an_outage_is_told_once() {
+    let cluster = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let records = records(cluster);
+    let of = |message: &str| {
+        let found = records.iter().find(|one| one["msg"] == message);
+        found.unwrap_or_else(|| panic!("{message}: {records:#?}"))["json"].clone()
+    };
+    assert_eq!(of("started")["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(of("this replica leads without a lease")["namespace"], "flyte");
+    assert_eq!(of("services")["events"], "http://localhost:8090");
+    assert!(of("services")["storage"].as_str().unwrap().starts_with("mem://"));
+    assert!(of("plugins")["plugins"].as_str().unwrap().contains("spark"));
+    assert!(of("listening")["health"].as_str().unwrap().starts_with("127.0.0.1:"));
+    let interruptions = interruptions(&records);
+    assert_eq!(interruptions.len(), 1, "{records:#?}");
+    assert!(interruptions[0].contains(&format!("http://{cluster}")), "{interruptions:?}");
+    assert!(interruptions[0].contains("onnection refused"), "{interruptions:?}");
+    assert!(records.len() < 12, "{records:#?}");
+}
+
+#[test]
+fn a_missing_definition_and_missing_permissions_are_told_with_their_remedy() {
+    let missing = interruptions(&records(answering("404 Not Found", "404 page not found\n")));
+    assert!(
+        missing.iter().any(|text| text.contains("install it with `aileron crd | kubectl apply -f -`")),
+        "{missing:?}"
+    );
+    let body = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":"Forbidden","code":403,
+        "message":"pods is forbidden: User \"ada\" cannot list resource \"pods\""}"#;
+    let forbidden = interruptions(&records(answering("403 Forbidden", body)));
+    assert_eq!(forbidden.len(), 1, "{forbidden:?}");
+    assert!(forbidden[0].starts_with("pods is forbidden: User \"ada\""), "{forbidden:?}");
+    assert!(forbidden[0].contains("`aileron doctor`") && !forbidden[0].contains("Status {"), "{forbidden:?}");
 }

@@ -1,5 +1,7 @@
 //! `aileron run`: runs the executor until a signal stops it.
 
+mod start_records;
+
 use std::hash::{BuildHasher, RandomState};
 use std::io::{IsTerminal, stderr};
 
@@ -16,16 +18,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arguments::{LogFormat, RunArguments};
 use crate::configuration;
-use crate::connection::kubeconfig;
+use crate::connection::{kubeconfig, named_server};
 use crate::failure::{EXIT_FAILED, Failure};
 use crate::process::logging;
+use crate::process::namespace::{executor_namespace, variable};
 use crate::program::Program;
 
-/// The namespace of the executor, unless `POD_NAMESPACE` names another.
-const NAMESPACE: &str = "flyte";
+use self::start_records::Started;
 
 pub fn run(program: &Program, arguments: &RunArguments, overrides: Vec<(String, String)>) -> Result<(), Failure> {
-    let (draft, _) = configuration::checked(program, &arguments.config, overrides, arguments.strict);
+    let (draft, files) = configuration::checked(program, &arguments.config, overrides, arguments.strict);
     let loaded = configuration::finish(draft)?;
     logging::start(&loaded.config.logger, arguments.log_level.as_deref(), log_format(arguments, &loaded))?;
     for note in &loaded.notes {
@@ -41,7 +43,7 @@ pub fn run(program: &Program, arguments: &RunArguments, overrides: Vec<(String, 
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(execute(program, arguments, loaded)).map_err(|error| {
+    runtime.block_on(execute(program, arguments, loaded, &files)).map_err(|error| {
         let failure = Failure::Failed(error);
         // Once logging has started, the error stream contains only log records, so that a log collector can read it.
         tracing::error!("{failure}");
@@ -59,21 +61,31 @@ fn log_format(arguments: &RunArguments, loaded: &Loaded) -> Option<LogFormat> {
     arguments.log_format.or_else(|| (stderr().is_terminal() && !configured()).then_some(LogFormat::Text))
 }
 
-async fn execute(program: &Program, arguments: &RunArguments, loaded: Loaded) -> anyhow::Result<()> {
+async fn execute(program: &Program, arguments: &RunArguments, loaded: Loaded, files: &[String]) -> anyhow::Result<()> {
     let config = loaded.config;
     // Receive signals first: an early signal must not kill the process in the middle of its start.
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signals(stop.clone(), signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
     let recorded = install_recorder()?;
-    let client = kubeconfig::executor_client(&arguments.cluster).await?;
+    let client_config = kubeconfig::client_config(&arguments.cluster).await?;
+    let server = named_server::address(&client_config.cluster_url);
+    let client = kubeconfig::executor_client(client_config)?;
     let readiness = Readiness::new();
     let endpoints = Endpoints::bind(&config.executor, readiness.clone(), recorded, client.clone()).await?;
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        health = endpoints.health_address().map(tracing::field::display),
-        metrics = endpoints.metrics_address().map(tracing::field::display),
-        "started"
-    );
+    let (namespace, identity) = (executor_namespace(), identity());
+    start_records::write(&Started {
+        program: program.name(),
+        version: program.version().unwrap_or(env!("CARGO_PKG_VERSION")),
+        files,
+        config: &config,
+        plugins: &configuration::plugin_list(program, &config)?,
+        namespace: &namespace,
+        identity: &identity,
+        health: endpoints.health_address().map(|address| address.to_string()),
+        metrics: endpoints.metrics_address().map(|address| address.to_string()),
+    });
+    // The executor starts also while the API server is away.
+    tokio::spawn(start_records::write_server(client.clone(), server));
     // Probes are answered until everything else has stopped. Otherwise the kubelet would kill the process during its stop.
     let stop_endpoints = CancellationToken::new();
     let answering = tokio::spawn(endpoints.run(stop_endpoints.clone()));
@@ -81,8 +93,8 @@ async fn execute(program: &Program, arguments: &RunArguments, loaded: Loaded) ->
         plugins: program.plugins(&config)?,
         config,
         client,
-        namespace: variable("POD_NAMESPACE").unwrap_or_else(|| NAMESPACE.to_owned()),
-        identity: identity(),
+        namespace,
+        identity,
         readiness,
         memory: MemoryCounts::default(),
     };
@@ -114,8 +126,4 @@ fn identity() -> String {
     let host = variable("POD_NAME").or_else(|| variable("HOSTNAME")).unwrap_or_else(|| "aileron".to_owned());
     // The keys of a `RandomState` are random in every process, which is random enough for a name.
     assembly::replica_identity(&host, RandomState::new().hash_one(std::process::id()))
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

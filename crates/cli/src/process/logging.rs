@@ -25,6 +25,10 @@ const LIMITED_TO_WARNINGS: [&str; 7] = ["h2", "hyper", "hyper_util", "rustls", "
 /// executor logs the error itself.
 const LIMITED_TO_ERRORS: &str = "kube_client::client";
 
+/// The target of the records that say what runs with which settings. They are written also at the level `warn`, which is the
+/// default: without them a log does not tell which executor wrote it.
+pub const START: &str = "aileron::start";
+
 /// The number of the level `info` in `logger.level`.
 const INFO_LEVEL: i64 = 4;
 
@@ -90,12 +94,13 @@ fn filter_directives(config: &LoggerConfig, requested: Option<&str>) -> String {
         (None, 5) => "debug".into(),
         (None, 6..) => "trace".into(),
     };
-    let limited: &[&str] = match level.as_str() {
-        "info" | "debug" | "trace" => &LIMITED_TO_WARNINGS,
-        "warn" => &[],
+    let filter = match level.as_str() {
+        "info" | "debug" | "trace" => {
+            LIMITED_TO_WARNINGS.iter().fold(level, |filter, library| format!("{filter},{library}=warn"))
+        }
+        "warn" => format!("{level},{START}=info"),
         _ => return level,
     };
-    let filter = limited.iter().fold(level, |filter, library| format!("{filter},{library}=warn"));
     format!("{filter},{LIMITED_TO_ERRORS}=error")
 }
 
@@ -133,7 +138,7 @@ mod tests {
         assert!(filter_directives(&level(3), Some("DEBUG")).starts_with("debug,h2=warn,"));
         assert_eq!(filter_directives(&level(3), Some("info,kube=debug")), "info,kube=debug");
         assert_eq!(filter_directives(&level(4), Some("error")), "error");
-        assert_eq!(filter_directives(&level(3), None), "warn,kube_client::client=error");
+        assert_eq!(filter_directives(&level(3), None), "warn,aileron::start=info,kube_client::client=error");
         assert!(filter_directives(&level(4), None).ends_with(",kube_client::client=error"));
         assert_eq!(filter_directives(&level(2), Some(" ")), "error");
     }
