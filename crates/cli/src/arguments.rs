@@ -6,6 +6,7 @@
 mod actions;
 pub mod config_flags;
 mod configuration;
+mod doctor;
 mod format;
 mod new_plugin;
 mod run;
@@ -18,8 +19,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 use actions::{ABORT_EXAMPLES, DESCRIBE_EXAMPLES, GET_EXAMPLES, LOGS_EXAMPLES};
 pub use actions::{AbortArguments, ConnectionArguments, DescribeArguments, GetArguments, LogsArguments};
 pub use configuration::{ConfigArguments, ConfigCommand};
+use doctor::DOCTOR_EXAMPLES;
+pub use doctor::DoctorArguments;
 pub use format::{
-    DescriptionFormat, DocumentFormat, ExplainFormat, ListFormat, LogFormat, SubmitFormat, VersionFormat,
+    DescriptionFormat, DocumentFormat, ExplainFormat, ListFormat, LogFormat, ReportFormat, SubmitFormat, VersionFormat,
 };
 use new_plugin::NEW_PLUGIN_EXAMPLES;
 pub use new_plugin::NewPluginArguments;
@@ -46,6 +49,7 @@ To run it in a cluster:
   aileron crd | kubectl apply -f -     install the TaskAction definition
   aileron config example > c.yaml      write a file with every configuration key
   aileron config check --config c.yaml report all mistakes with file and line
+  aileron doctor --config c.yaml       check cluster, permissions, storage and services
   aileron run --config c.yaml          run the executor
 
 To understand it:
@@ -106,6 +110,9 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Check the installation: cluster, permissions, storage, services, lease, webhooks
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArguments),
     /// List the plugins, their task types, and whether the cluster serves their kinds
     #[command(after_help = PLUGINS_EXAMPLES)]
     Plugins(ListArguments),

@@ -5,6 +5,7 @@ mod config;
 mod crd;
 mod demo;
 mod describe;
+mod doctor;
 mod explain;
 mod get;
 mod io;
@@ -39,6 +40,7 @@ pub fn execute(program: &Program, command: Command, overrides: Vec<(String, Stri
         Command::Abort(arguments) => without_overrides("abort").and_then(|()| abort::run(program, &arguments)),
         Command::Io { command } => without_overrides("io").and_then(|()| io::run(&command)),
         Command::Config { command } => config::run(program, command, overrides),
+        Command::Doctor(arguments) => doctor::run(program, &arguments, overrides),
         Command::Plugins(arguments) => plugins::run(program, &arguments, overrides),
         Command::Pools(arguments) => pools::run(program, &arguments, overrides),
         Command::Render(arguments) => render::run(program, &arguments, overrides),

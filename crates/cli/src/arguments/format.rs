@@ -32,6 +32,16 @@ pub enum ExplainFormat {
     Json,
 }
 
+/// The format of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// A table, and what to do about each finding
+    #[default]
+    Table,
+    /// JSON
+    Json,
+}
+
 /// The format of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ListFormat {
