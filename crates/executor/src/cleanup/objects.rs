@@ -22,6 +22,7 @@ use aileron_machinery::config::{DeleteFinished, K8sConfig};
 use aileron_machinery::time::clock::Clock;
 use aileron_machinery::{ActionKey, AnyResource, ObjectPlugin, ResourceKind};
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ObjectMeta};
@@ -211,15 +212,30 @@ impl ObjectCleanup {
         let there: HashSet<_> = found.iter().filter_map(|left| left.object.metadata().uid.as_ref()).collect();
         known.retain(|uid, _| there.contains(uid));
         let now = self.clock.now();
-        let cleaned_up = found.iter().map(|left| {
+        let mut read = Vec::new();
+        let mut at_work = FuturesUnordered::new();
+        for left in &found {
+            if at_work.len() == REQUESTS_IN_FLIGHT {
+                read.extend(at_work.next().await);
+            }
             let uid = left.object.metadata().uid.clone().unwrap_or_default();
             let end = known.get(&uid).copied();
-            // The next search tries again.
-            let cleaned_up = tokio::time::timeout(ANSWERED_WITHIN, self.clean_up(left, end, now));
-            async move { (uid, cleaned_up.await.ok().flatten()) }
-        });
-        let read: Vec<_> = futures::stream::iter(cleaned_up).buffer_unordered(REQUESTS_IN_FLIGHT).collect().await;
+            at_work.push(self.clean_up_in_time(left, uid, end, now));
+        }
+        read.extend(at_work.collect::<Vec<_>>().await);
         known.extend(read.into_iter().filter_map(|(uid, end)| Some((uid, end?))));
+    }
+
+    /// As [`Self::clean_up`]. What is not answered in time is tried again by the next search.
+    async fn clean_up_in_time(
+        &self,
+        left: &LeftBehind<'_>,
+        uid: Uid,
+        end: Option<ActionEnd>,
+        now: Timestamp,
+    ) -> (Uid, Option<ActionEnd>) {
+        let end = tokio::time::timeout(ANSWERED_WITHIN, self.clean_up(left, end, now)).await;
+        (uid, end.ok().flatten())
     }
 
     /// Does what is to be done with an object now. Returns the end of its action, if that is known.
