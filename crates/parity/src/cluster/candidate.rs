@@ -42,7 +42,7 @@ fn command(binaries: &Path, kubeconfig: &Path, namespace: &str, lease: &str) -> 
         binaries.join("kube-controller-manager").display().to_string(),
         format!("--kubeconfig={}", kubeconfig.display()),
         // One that finds nothing to do.
-        "--controllers=-*,ttl-controller".to_owned(),
+        "--controllers=ttl-controller".to_owned(),
         "--secure-port=0".to_owned(), // no server: no component calls it
         "--leader-elect=true".to_owned(),
         "--leader-elect-lease-duration=15s".to_owned(),

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::election::Election;
-use self::rounds::Rounds;
+use self::rounds::{Rounds, is_transient};
 use super::{Bench, POLL_INTERVAL, WAIT_TIMEOUT};
 use crate::cluster::User;
 use crate::events_stub::Listener;
@@ -133,7 +133,10 @@ impl Drop for GoExecutor {
 async fn run(rounds: Rounds, election: Option<Election>, state: watch::Sender<GoState>) -> Result<()> {
     let work = async {
         loop {
-            rounds.all().await?;
+            match rounds.all().await {
+                Err(error) if is_transient(&error) => {}
+                outcome => outcome?,
+            }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };

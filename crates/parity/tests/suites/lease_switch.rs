@@ -60,14 +60,15 @@ async fn until_held_by(space: &Space<'_>, name: &str) -> Result<()> {
     }
 }
 
-/// Submits tasks that run for so many milliseconds, and waits until their pods run. Returns the UIDs of the pods.
+/// Submits tasks that run for so many milliseconds, and waits until their pods run or have ended. Returns the UIDs of the
+/// pods.
 async fn start(space: &Space<'_>, tasks: &[(&str, u64)]) -> Result<BTreeMap<String, String>> {
     for (name, millis) in tasks {
         space.submit(&Task::container(name).attempts(&[&format!("succeed@{millis}")])).await?;
     }
     let mut pods = BTreeMap::new();
     for (name, _) in tasks {
-        space.until(name, "running", |action| action.reason() == "Executing").await?;
+        space.until(name, "running", |action| ["Executing", "Completed"].contains(&action.reason().as_str())).await?;
         let pod = space.pods.get(&format!("{name}-0")).await?;
         pods.insert((*name).to_owned(), pod.uid().unwrap_or_default());
     }

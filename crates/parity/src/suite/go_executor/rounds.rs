@@ -42,8 +42,7 @@ impl Rounds {
         for action in actions.list(&ListParams::default()).await?.items {
             let name = action.name_any();
             match self.one(action).await {
-                // Somebody else has changed the object since it was listed. The Go executor tries again, too.
-                Err(error) if is_conflict(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 outcome => outcome.with_context(|| format!("the round of {name}"))?,
             }
         }
@@ -118,8 +117,13 @@ impl Rounds {
     }
 }
 
-fn is_conflict(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(kube::Error::Api(answer)) if answer.is_conflict())
+/// The next round may succeed: somebody else has changed the object since it was listed, or the API server is busy, for example
+/// because it has just begun to serve the definition. The Go executor tries again, too.
+pub(super) fn is_transient(error: &anyhow::Error) -> bool {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(answer)) => answer.code == 409 || answer.code == 429 || answer.code >= 500,
+        _ => false,
+    }
 }
 
 fn plugin_state(status: &TaskActionStatus) -> Result<PluginState> {
