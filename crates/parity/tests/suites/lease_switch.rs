@@ -83,7 +83,7 @@ async fn until_succeeded(space: &Space<'_>, pods: &BTreeMap<String, String>) -> 
         assert_eq!(action.status_or_default().attempts, 1, "{name}: {}", action.summary());
         assert_eq!(action.status_or_default().system_failures, 0, "{name}: {}", action.summary());
         assert_eq!(space.pods.get(&format!("{name}-0")).await?.uid().as_ref(), Some(uid), "{name} has another pod");
-        let runs = space.runs().iter().filter(|run| run.name.starts_with(name.as_str())).count();
+        let runs = space.runs().iter().filter(|run| run.name == format!("{name}-0")).count();
         assert_eq!(runs, 1, "{name} was started {runs} times");
     }
     Ok(())
