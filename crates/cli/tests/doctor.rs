@@ -345,7 +345,7 @@ async fn storage_that_cannot_be_written_is_found() {
     installation.command();
     std::fs::write(installation.directory.path().join("data/flyte"), "a file instead of a directory").unwrap();
     let ended = installation.doctor().await;
-    ended.assert_only_failure("storage", "cannot write file://flyte/aileron-doctor-", "storage.container");
+    ended.assert_only_failure("storage", "cannot write file://flyte/doctor-", "storage.container");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,14 +11,13 @@ Checks the API server and its clock, the definition of TaskAction, every permiss
 and the cache service, the lease, mutating webhooks for pods, and the kinds of plugins. Each check is made even if \
 another one fails. A check that needs a failed one is skipped.
 
-It changes nothing but this: it writes one small object `aileron-doctor-<random>` into storage.container, reads it, and \
+It changes nothing but this: it writes one small object `doctor-<random>` into storage.container, reads it, and \
 deletes it.
 
 Examples:
   aileron doctor --config config.yaml
-  aileron doctor --config config.yaml --as system:serviceaccount:flyte:aileron
+  aileron doctor --config config.yaml --as system:serviceaccount:flyte:executor
   aileron doctor --config config.yaml --task-namespace team-a --task-namespace team-b
-  kubectl -n flyte exec deploy/aileron -- aileron doctor --config '/etc/flyte/config/*.yaml' -o json
 
 The cluster and the configuration are those that `aileron run` would use with the same arguments. Permissions are those of \
 the user of the kubeconfig; --as asks for those of a service account.
@@ -38,7 +37,7 @@ pub struct DoctorArguments {
     /// Namespace of tasks. Without any, permissions for tasks are needed in all namespaces
     #[arg(long = "task-namespace", value_name = "NAME")]
     pub task_namespaces: Vec<String>,
-    /// User to impersonate, such as system:serviceaccount:flyte:aileron
+    /// User to impersonate, such as system:serviceaccount:flyte:executor
     #[arg(long = "as", value_name = "USER")]
     pub impersonate: Option<String>,
     /// Seconds that each request may take

@@ -88,7 +88,7 @@ fn is_enabled(list: &PluginList, id: &str) -> bool {
 async fn check(subject: &Subject, arguments: &DoctorArguments) -> Report {
     let Subject { config, timeout, .. } = subject;
     // Two runs at the same time must not delete each other's object.
-    let name = format!("aileron-doctor-{:016x}", RandomState::new().hash_one(std::process::id()));
+    let name = format!("doctor-{:016x}", RandomState::new().hash_one(std::process::id()));
     let (events, cache) = (&config.executor.events_service_url, &config.executor.cache_service_url);
     let (mut report, stored, events_answer, cache_answer) = tokio::join!(
         check_cluster(subject, arguments),

@@ -108,8 +108,8 @@ impl Actions for World {
             let message = "Request entity too large: limit is 3145728".to_owned();
             return Err(ApiError { code: 413, reason: "RequestEntityTooLarge".into(), message, retry_after: None });
         }
-        let pending = patch["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == "Pending");
-        let pending = pending.map(|one| format!("waits for {}", one["reason"].as_str().unwrap_or_default()));
+        let pending = patch["conditions"].as_array().into_iter().flatten().find(|one| one["reason"] == "Events");
+        let pending = pending.map(|_| "waits for Events".to_owned());
         let phase = patch["pluginPhase"].as_str().map(str::to_owned);
         let words: Vec<_> = phase.into_iter().chain(pending).collect();
         self.say(format!("status {} {}", key.name, words.join(", ")));

@@ -54,25 +54,26 @@ pub const MUTATIONS: &[Mutation] = &[
         breaks: "a replica takes a lease before it expires",
         edits: &[edit(
             "lease/src/record.rs",
-            "unchanged_for >= Duration::from_secs(seconds)",
-            "unchanged_for >= Duration::from_secs(seconds / 3)",
+            "unchanged_for >= duration(observed)",
+            "unchanged_for >= duration(observed) / 3",
         )],
     },
     Mutation {
         breaks: "a replica trusts its clock about the lease of another one",
         edits: &[edit(
             "lease/src/record.rs",
-            "if holder.is_empty() || unchanged_for >= Duration::from_secs(seconds) {",
-            "let renewed = observed.renew_time.as_ref().map_or(now, |time| time.0);\n    let _ = unchanged_for;\n    \
-             if holder.is_empty() || now.duration_since(renewed).as_secs() >= i64::try_from(seconds).unwrap_or_default() {",
+            "|| unchanged_for >= duration(observed) {",
+            "|| observed.renew_time.as_ref().is_some_and(|time| {\n        let _ = unchanged_for;\n        \
+             now.duration_since(time.0).unsigned_abs() >= duration(observed)\n    }) {",
         )],
     },
     Mutation {
         breaks: "the status is written before the event",
         edits: &[edit(
             "executor/src/status_writer.rs",
-            "self.report(action, &[(status, phase)]).await?;\n                self.put(action, status, when).await?;",
-            "self.put(action, status, when).await?;\n                self.report(action, &[(status, phase)]).await?;",
+            "let shown = self.report(action, &[(status, phase)]).await?;\n                \
+             self.put(action, status, when, shown).await?;",
+            "self.put(action, status, when, None).await?;\n                self.report(action, &[(status, phase)]).await?;",
         )],
     },
     Mutation {
@@ -80,7 +81,7 @@ pub const MUTATIONS: &[Mutation] = &[
         edits: &[edit(
             "executor/src/status_writer.rs",
             "self.report(action, &[failed, next]).await?;",
-            "let _ = failed;\n        self.report(action, &[next]).await?;",
+            "self.report(action, &[next]).await?;\n        let _ = failed;",
         )],
     },
     Mutation {

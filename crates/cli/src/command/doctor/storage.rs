@@ -162,8 +162,8 @@ mod tests {
         config.storage.kind = "local".into();
         config.storage.container = "flyte".into();
         config.storage.stow.config.insert("path".into(), directory.path().display().to_string());
-        let facts = look(&config, "aileron-doctor-1", Duration::from_secs(60)).await;
-        assert_eq!((facts.uri.as_str(), &facts.round_trip), ("file://flyte/aileron-doctor-1", &RoundTrip::Complete));
+        let facts = look(&config, "doctor-1", Duration::from_secs(60)).await;
+        assert_eq!((facts.uri.as_str(), &facts.round_trip), ("file://flyte/doctor-1", &RoundTrip::Complete));
         assert_eq!(std::fs::read_dir(directory.path().join("flyte")).unwrap().count(), 0);
     }
 }
