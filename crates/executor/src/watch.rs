@@ -250,6 +250,8 @@ impl Watches {
         // The guard is dropped when the watch ends for any reason, a panic included.
         let ended = self.ended.clone().drop_guard();
         let watch = watch(self.context.clone());
+        // A request of the watch may hang for a minute; the process must not wait for it when it is told to stop.
+        let watch = self.context.cancel.clone().run_until_cancelled_owned(watch);
         self.tasks.spawn(async move {
             watch.await;
             drop(ended);
@@ -291,5 +293,18 @@ impl WatchContext {
             interruptions: Interruptions::default(),
             cancel: CancellationToken::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_hangs_does_not_delay_the_stop() {
+        let watches = Watches::new(WatchContext::for_tests());
+        watches.add_background(|_| std::future::pending());
+        let stopped = tokio::time::timeout(std::time::Duration::from_secs(1), watches.stop()).await;
+        assert!(stopped.is_ok());
     }
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aileron_action::TaskAction;
+use aileron_action::object_identity::OBJECT_FINALIZER;
 use aileron_apiserver::ApiServer;
 use aileron_history::check::{FinalState, has_ended};
 use kube::api::{Api, DeleteParams, ListParams};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use super::clock::SimulatedClock;
@@ -21,7 +23,10 @@ use super::process::Process;
 /// (150 s), and tasks that run one after the other. It is shorter than the time after which safety rounds look for changes
 /// that nobody reported (600 s): those must not hide a lost wake-up.
 const SETTLES_WITHIN: Duration = Duration::from_secs(500);
-/// How long after the end of all actions executors may still clean up: they look for objects that were left behind every
+/// How long after the end of all actions executors may take to remove their finalizer from the objects. The longest waits on
+/// the way: a request of a process that starts hangs (65 s), another process starts, and the lease expires (15 s).
+const RELEASED_WITHIN: Duration = Duration::from_secs(120);
+/// How long after that executors may still clean up: they look for objects that were left behind every
 /// 2 s, a pod with side containers is left alone for 10 s, and if the leader was killed at the end, another one begins when
 /// the lease has expired, within 15 s.
 const CLEANED_UP_WITHIN: Duration = Duration::from_secs(30);
@@ -62,7 +67,7 @@ pub async fn conclude(
     clock: &SimulatedClock,
     extent: Extent<'_>,
 ) -> Conclusion {
-    let settled = settle(&shared.server, clock, extent.last_submission).await;
+    let settled = settle(&shared.server, clock, extent).await;
     let mut writes_after = Vec::new();
     if settled {
         shared.history.note("everything has ended");
@@ -76,12 +81,16 @@ pub async fn conclude(
 }
 
 /// Waits until every action has ended and bears the labels of its end. False if that takes too long.
-async fn settle(server: &ApiServer, clock: &SimulatedClock, last_submission: Duration) -> bool {
+async fn settle(server: &ApiServer, clock: &SimulatedClock, extent: Extent<'_>) -> bool {
     let begin = clock.elapsed();
     loop {
         sleep(Duration::from_secs(1)).await;
         let actions = server.store().objects("taskactions.flyte.org");
-        if clock.elapsed() > last_submission && actions.iter().all(has_ended) {
+        if clock.elapsed() > extent.last_submission && actions.iter().all(has_ended) {
+            let ended = clock.elapsed();
+            while clock.elapsed() - ended < RELEASED_WITHIN && has_own_finalizer(server, extent.work) {
+                sleep(Duration::from_secs(1)).await;
+            }
             sleep(CLEANED_UP_WITHIN).await;
             return true;
         }
@@ -89,6 +98,15 @@ async fn settle(server: &ApiServer, clock: &SimulatedClock, last_submission: Dur
             return false;
         }
     }
+}
+
+/// Whether an object still has the finalizer of the executor.
+fn has_own_finalizer(server: &ApiServer, work: &[&str]) -> bool {
+    let mut objects = work.iter().flat_map(|resource| server.store().objects(resource));
+    objects.any(|object| {
+        let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+        finalizers.into_iter().flatten().any(|finalizer| finalizer == OBJECT_FINALIZER)
+    })
 }
 
 /// The objects of the cluster now.
