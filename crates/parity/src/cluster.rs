@@ -233,7 +233,7 @@ impl Cluster {
         let mut attempt = 1;
         let mut cluster = loop {
             match Self::start_once(&servers, options.clone()).await {
-                Err(error) if attempt < START_ATTEMPTS && format!("{error:#}").contains("address already in use") => {
+                Err(error) if attempt < START_ATTEMPTS && may_start_later(&format!("{error:#}")) => {
                     attempt += 1;
                 }
                 outcome => break outcome?,
@@ -455,6 +455,12 @@ pub async fn create_namespace(client: &Client, name: &str) -> Result<()> {
 /// Locks a mutex, poisoned or not: a panicking test must still be able to stop its servers.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a start failed for a reason that another try may not have: another program has taken a free port, or etcd did not
+/// answer within 20 s on a machine that is busy.
+fn may_start_later(error: &str) -> bool {
+    error.contains("address already in use") || error.contains("context deadline exceeded")
 }
 
 fn free_ports<const N: usize>() -> Result<[u16; N]> {

@@ -68,7 +68,9 @@ async fn a_condition_without_a_signal_times_out(on: Server) -> Result<()> {
     let action = space.until_ended("gate").await?;
     assert_eq!(action.outcome().unwrap(), ("Failed".into(), "TimedOut".into()));
     assert_eq!(action.error_code(), "ConditionTimedOut");
-    assert_eq!(action.history(), ["Paused", "TimedOut"]);
+    // On a busy machine the time may be over before the first round.
+    let history = action.history();
+    assert!(history == ["Paused", "TimedOut"] || history == ["TimedOut"], "{history:?}");
     Ok(())
 }
 

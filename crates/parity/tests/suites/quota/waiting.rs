@@ -67,8 +67,9 @@ async fn waiting_costs_no_requests(on: Server) -> Result<()> {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     check_refused(&space, "pods")?;
-    // The other tasks are not awaited: they would run one by one.
-    space.actions.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    // The other tasks are not awaited: they would run one by one. A busy API server may take longer for all of them than a
+    // request may; what is left goes with the cluster.
+    let _ = space.actions.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
     Ok(())
 }
 
