@@ -186,7 +186,7 @@ impl<A: LeaseApi> Elector<A> {
     }
 
     fn report_absence(&mut self) {
-        if self.absences % TRIES_PER_REPORT == 0 {
+        if self.absences.is_multiple_of(TRIES_PER_REPORT) {
             tracing::warn!(
                 lease = self.config.name,
                 "no Go executor renews the lease, so one may be working without leader election; waiting. If there is a \

@@ -159,7 +159,7 @@ mod tests {
     use super::super::finding::Outcome;
     use super::*;
 
-    fn read(policy: &str, selector: Value, resources: Value) -> Vec<PodWebhook> {
+    fn read(policy: &str, selector: &Value, resources: &Value) -> Vec<PodWebhook> {
         let configuration = json!({"metadata": {"name": "flyte-pod-webhook"}, "webhooks": [{
             "name": "secrets.flyte.org", "failurePolicy": policy, "sideEffects": "None", "admissionReviewVersions": ["v1"],
             "clientConfig": {"service": {"namespace": "flyte", "name": "hook"}},
@@ -173,30 +173,30 @@ mod tests {
         json!({"matchLabels": {SECRETS_LABEL: "true"}})
     }
 
-    fn judged(policy: &str, selector: Value, answers: bool) -> Finding {
-        let mut webhooks = read(policy, selector, json!(["pods"]));
+    fn judged(policy: &str, selector: &Value, answers: bool) -> Finding {
+        let mut webhooks = read(policy, selector, &json!(["pods"]));
         webhooks[0].answers = Some(Answer::Found(answers));
         judge(&Answer::Found(webhooks)).remove(0)
     }
 
     #[test]
     fn only_webhooks_for_new_pods_are_looked_at() {
-        assert_eq!(read("Fail", json!({}), json!(["deployments"])), []);
-        assert_eq!(read("Fail", json!({}), json!(["*"])).len(), 1);
-        let webhook = read("Fail", secrets(), json!(["pods"])).remove(0);
+        assert_eq!(read("Fail", &json!({}), &json!(["deployments"])), []);
+        assert_eq!(read("Fail", &json!({}), &json!(["*"])).len(), 1);
+        let webhook = read("Fail", &secrets(), &json!(["pods"])).remove(0);
         assert_eq!((webhook.name.as_str(), webhook.refuses), ("flyte-pod-webhook/secrets.flyte.org", true));
         assert_eq!(webhook.pods, SelectedPods::WithSecrets);
     }
 
     #[test]
     fn a_webhook_without_endpoint_is_a_failure_if_it_refuses_pods_of_tasks() {
-        let dead = judged("Fail", secrets(), false);
+        let dead = judged("Fail", &secrets(), false);
         assert_eq!(dead.outcome, Outcome::Failed);
         assert!(dead.found.contains("flyte/hook") && dead.found.contains("the pods of tasks with secrets"), "{dead:?}");
-        assert_eq!(judged("Fail", json!({}), false).outcome, Outcome::Failed);
-        assert_eq!(judged("Fail", json!({"matchLabels": {"app": "x"}}), false).outcome, Outcome::Warning);
-        assert_eq!(judged("Ignore", json!({}), false).outcome, Outcome::Warning);
-        assert_eq!(judged("Fail", secrets(), true).found, "1 for pods; there is one for secrets of tasks");
+        assert_eq!(judged("Fail", &json!({}), false).outcome, Outcome::Failed);
+        assert_eq!(judged("Fail", &json!({"matchLabels": {"app": "x"}}), false).outcome, Outcome::Warning);
+        assert_eq!(judged("Ignore", &json!({}), false).outcome, Outcome::Warning);
+        assert_eq!(judged("Fail", &secrets(), true).found, "1 for pods; there is one for secrets of tasks");
     }
 
     #[test]
